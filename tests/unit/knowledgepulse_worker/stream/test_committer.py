@@ -1,0 +1,41 @@
+"""A commit of an assignment, which may take several transactions."""
+
+from types import SimpleNamespace
+
+from knowledgepulse_kafka.commit_outcome import Committed, Rebalanced
+from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_worker.stream.committer import Committer
+
+
+class Session:
+    """A session whose member is in the next generation as soon as a transaction has ended."""
+
+    def __init__(self):
+        self.member = SimpleNamespace(is_member=True, group=GroupMetadata("group", "member", 1))
+        self.memberships = []
+
+    async def commit(self, records, positions, alone, group=None):
+        self.memberships.append(group)
+        self.member.group = GroupMetadata("group", "member", 2)
+        return Rebalanced() if len(self.memberships) == 1 else Committed([])
+
+
+class Assignment:
+    """An assignment whose first attempt is followed by another one."""
+
+    def __init__(self):
+        self._attempts = [SimpleNamespace(records=list, positions={}, alone=()) for _ in range(2)]
+
+    def prepare(self):
+        return self._attempts.pop()
+
+    def settle(self, prepared, outcome):
+        return self._attempts.pop() if self._attempts else None
+
+
+async def test_all_attempts_of_a_commit_are_under_the_membership_of_the_first():
+    """What an ended assignment has left is read again, so the next membership may not commit it."""
+    session = Session()
+
+    assert await Committer(session, "raw").commit(Assignment())
+    assert session.memberships == [GroupMetadata("group", "member", 1)] * 2
