@@ -32,6 +32,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRACE_ID = re.compile("(?!0+$)[0-9a-f]{15,32}")
 _SPAN_ID = re.compile("(?!0+$)[0-9a-f]{16}")
 
+_ANSWERING = ("final_result", "final_answer")
+"""How the names of calls begin that give an answer in Pydantic AI and smolagents."""
 NO_CONTENT = (
     "no message content was recorded, and a trace without it would be scored as empty; enable content "
     "capture in the instrumentation, for example with OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT, or "
@@ -461,10 +463,12 @@ def _has_arguments(message: hub.Message) -> bool:
 
 
 def _has_answer(messages: list[hub.Message]) -> bool:
-    """Check whether a conversation ends otherwise than with a call or its response."""
+    """Check whether a conversation ends otherwise than with a response, or a call that is no answer."""
     parts = (part for message in reversed(messages) for part in reversed(message.parts))
     last = next((part for part in parts if part != hub.Text("")), None)
-    return not isinstance(last, hub.ToolCall | hub.ToolCallResponse)
+    if isinstance(last, hub.ToolCall):
+        return last.name.startswith(_ANSWERING)
+    return not isinstance(last, hub.ToolCallResponse)
 
 
 def _returned(node: Node) -> Sequence[hub.Message]:
