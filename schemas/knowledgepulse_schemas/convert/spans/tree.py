@@ -464,8 +464,9 @@ def _has_arguments(message: hub.Message) -> bool:
 
 def _has_answer(messages: list[hub.Message]) -> bool:
     """Check whether a conversation ends otherwise than with a response, or a call that is no answer."""
-    parts = (part for message in reversed(messages) for part in reversed(message.parts))
-    last = next((part for part in parts if part != hub.Text("")), None)
+    parts = ((message.role, part) for message in reversed(messages) for part in reversed(message.parts))
+    asked = ("user", hub.Text)
+    last = next((part for role, part in parts if part != hub.Text("") and (role, type(part)) != asked), None)
     if isinstance(last, hub.ToolCall):
         return last.name.startswith(_ANSWERING)
     return not isinstance(last, hub.ToolCallResponse)
