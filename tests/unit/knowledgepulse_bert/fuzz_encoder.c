@@ -31,15 +31,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     size_t weights = layers * width * (4 * width + 2 * inner), parameters = 2 * width + layers * 2 * (7 * width + inner);
     if (next(&input, 9) == 0) weights += next(&input, 5) - 2;
     if (next(&input, 9) == 0) parameters += next(&input, 5) - 2;
+    size_t values[2]; /* drawn before the arrays, which take all that is left of the input */
+    values[0] = width * (longest + next(&input, 2)); /* all that fits, or a token more */
+    values[1] = width * (1 + next(&input, longest + 1)) - (next(&input, 9) == 0);
     if (weights > 1 << 22 || parameters > 1 << 22) return 0;
     int16_t *weight_array = filled(&input, weights * sizeof(int16_t));
     float *parameter_array = filled(&input, parameters * sizeof(float));
     encoder *made = open_encoder(layers, width, heads, inner, 1e-12f, weight_array, weights, parameter_array,
                                  parameters, longest);
     for (int text = 0; made && text < 2; text++) {
-        size_t values = width * (1 + next(&input, longest + 1)) - (next(&input, 9) == 0);
-        float *tokens = filled(&input, values * sizeof(float));
-        encode(made, tokens, values);
+        float *tokens = filled(&input, values[text] * sizeof(float));
+        encode(made, tokens, values[text]);
         free(tokens);
     }
     close_encoder(made);
@@ -58,7 +60,7 @@ int main(int count, char **arguments) {
         size_t size = (size_t)rand() % sizeof data;
         for (size_t at = 0; at < size; at++) data[at] = (uint8_t)(rand() >> 7);
         LLVMFuzzerTestOneInput(data, size);
-    } while (++runs < 40 || time(NULL) < end);
+    } while (++runs < 100 || time(NULL) < end);
     printf("%ld inputs\n", runs);
     return 0;
 }
