@@ -7,6 +7,7 @@ import json
 import math
 from collections import Counter, defaultdict
 from contextlib import ExitStack, asynccontextmanager
+from itertools import takewhile
 from pathlib import Path
 from statistics import fmean
 
@@ -27,7 +28,13 @@ pytestmark = pytest.mark.integration
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DASHBOARD = json.loads((DEPLOY / "grafana/dashboards/worker.json").read_bytes())
-PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+OTHERS = "Beside the workers: assemble, evaluations, contributions"
+"""The row of the panels of other processes, which is the last."""
+PANELS = [
+    panel
+    for panel in takewhile(lambda panel: panel["title"] != OTHERS, DASHBOARD["panels"])
+    if panel["type"] != "row"
+]
 ANNOTATIONS = DASHBOARD["annotations"]["list"]
 UNSCORABLE = {"not_json": b"{", "invalid_trace": b"{}", "empty": None}
 NO_DATA_IS_RIGHT = {

@@ -86,11 +86,14 @@ async def test_tune_rescore_evaluate_and_show_on_topics(stream, kp_worker, confi
     tuning = json.loads(output(result))
     assert tuning["domains"]["customer_service"]["traces"] == TRACES
 
+    # So few traces tell no threshold.
+    assert tuning["proposed"]["domains"]["customer_service"]["share"] == 0.5
+
     # Rescore: a report at first, then records in topics of their own.
+    scores = {headers_of(record)["kp-source"]: score_of(record)["score"] for record in scored}
+    middle = sorted(scores.values())[TRACES // 2]
     proposed = tmp_path / "proposed.toml"
-    proposed.write_text(
-        f"[policy]\nthreshold = {tuning['proposed']['domains']['customer_service']['threshold']}\n"
-    )
+    proposed.write_text(f"[policy]\nthreshold = {middle}\n")
     await create(stream, f"{group}-a", f"{group}-b")
     named = ("--policy", proposed, "--json", "--contribute", f"{group}-a", "--rejected", f"{group}-b")
     report = json.loads(output(await kp_worker(stream, "policy", "rescore", *named[:3])))

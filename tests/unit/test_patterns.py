@@ -24,7 +24,7 @@ PACKAGES = (
     *(ROOT / "worker" / name for name in ("knowledgepulse_worker", "knowledgepulse_kafka")),
     ROOT / "schemas" / "knowledgepulse_schemas",
 )
-TRUSTED = {rb"<(script|style)>(.*?)</\1>"}
+TRUSTED = {rb"<(script|style)>(.*?)</\1>", r"^Accepts: (.*?)\.$(?=\n\S|\n*\Z)"}
 """Patterns that read nothing but the project's own files."""
 MODULES = [
     ".".join([package.name, *path.relative_to(package).with_suffix("").parts])

@@ -205,7 +205,7 @@ def decode_scorable(value: bytes | None, max_bytes: int) -> ValidTrace:
 
 def _has_unique_names(text: bytes) -> bool:
     """Return whether no member can have ``metadata`` or ``quality_score`` twice, in whatever spelling."""
-    return text.count(METADATA) <= 1 and text.count(QUALITY_SCORE) <= 1 and not ESCAPED_LETTER(text)
+    return text.count(METADATA) <= 1 and text.count(QUALITY_SCORE) <= 1 and not ESCAPED_LETTER.search(text)
 
 
 def _read(value: bytes) -> tuple[bytes, Any]:
@@ -420,7 +420,7 @@ def _position(name: bytes, member: msgspec.Raw, text: bytes) -> int:
         member: the member.
         text: the text.
     """
-    if text.count(name) == 1 and not ESCAPED_LETTER(text):
+    if text.count(name) == 1 and not ESCAPED_LETTER.search(text):
         start = text.index(name) + len(name)
         while text[start] in _WHITESPACE_AND_COLON:
             start += 1

@@ -22,7 +22,7 @@ from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 
 METADATA = b'"metadata"'
 QUALITY_SCORE = b'"quality_score"'
-ESCAPED_LETTER = re.compile(rb"\\u00(?:[67]|5[fF])").search
+ESCAPED_LETTER = re.compile(rb"\\u00(?:[67]|5[fF])")
 """Finds an escaped letter or underscore, with which a name can be written otherwise."""
 
 _BRACE, _NULL, _BACKSLASH = b"{n\\"
@@ -30,9 +30,9 @@ _DELETE = b"\x7f"
 _MARK = b'"%s":0,' % _DELETE
 """A member that no trace has. The parser keeps the last of several members with the same name, so if it finds
 the mark in the first ``metadata`` of the text, there is no other."""
-_BRACKET = re.compile(rb"[\[\]{}]").search
-_BRACE_BEHIND_COLON = re.compile(rb"[ \t\n\r]*:[ \t\n\r]*\{").match
-_NUMBER_BEHIND_COLON = re.compile(rb"[ \t\n\r]*:[ \t\n\r]*([-+.0-9a-zA-Z]+)").match
+_BRACKET = re.compile(rb"[\[\]{}]")
+_BRACE_BEHIND_COLON = re.compile(rb"[ \t\n\r]*:[ \t\n\r]*\{")
+_NUMBER_BEHIND_COLON = re.compile(rb"[ \t\n\r]*:[ \t\n\r]*([-+.0-9a-zA-Z]+)")
 
 
 class Range(NamedTuple):
@@ -63,8 +63,8 @@ def valid_trace(value: bytes) -> ValidTrace | None:
         value: a record's value, in which objects and arrays are nested no deeper than parsers can recurse.
     """
     found = value.find(METADATA)
-    brace = _BRACE_BEHIND_COLON(value, found + len(METADATA))
-    if found < 0 or brace is None or _DELETE in value or ESCAPED_LETTER(value, 0, found):
+    brace = _BRACE_BEHIND_COLON.match(value, found + len(METADATA))
+    if found < 0 or brace is None or _DELETE in value or ESCAPED_LETTER.search(value, 0, found):
         return None
     begin = brace.end()
     try:
@@ -76,7 +76,7 @@ def valid_trace(value: bytes) -> ValidTrace | None:
     except (*DECODE_ERRORS, ValueError):
         return None
     members = marked[1 + len(_MARK) :]
-    if marked.find(_MARK) != 1 or members.count(QUALITY_SCORE) > 1 or ESCAPED_LETTER(members):
+    if marked.find(_MARK) != 1 or members.count(QUALITY_SCORE) > 1 or ESCAPED_LETTER.search(members):
         return None
     for step in trace.steps:
         if step.input is None:
@@ -100,9 +100,9 @@ def _place_of_score(members: bytes, begin: int) -> Range | None:
     at = members.find(QUALITY_SCORE)
     if at < 0:
         return Range(begin, begin)
-    if members[at - 1] == _BACKSLASH or _BRACKET(members, 0, at):
+    if members[at - 1] == _BACKSLASH or _BRACKET.search(members, 0, at):
         return None
-    score = _NUMBER_BEHIND_COLON(members, at + len(QUALITY_SCORE))
+    score = _NUMBER_BEHIND_COLON.match(members, at + len(QUALITY_SCORE))
     return Range(begin + score.start(1), begin + score.end(1)) if score else None
 
 

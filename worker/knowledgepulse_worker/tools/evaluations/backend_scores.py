@@ -36,7 +36,7 @@ class BackendWait:
         """Wait for some seconds; raise a StoppedError if the command is to stop."""
         self._metrics.backend_up.set(0)
         self._metrics.retries.inc()
-        logger.warning("the backend does not take scores: %s; trying again in %.0f s", problem, seconds)
+        logger.warning("the backend does not take scores: %s; trying again in %.0f s", str(problem), seconds)
         await sleep_until_stopped(seconds, self._stop)
 
 
