@@ -57,7 +57,11 @@ def _say(name: str, what: str, doubts: Iterator[str]) -> None:
 
 def _kafka(settings: Settings) -> None:
     existing = asyncio.run(_topics(settings))
-    _say("topics", ", ".join(map(_told, existing.values())), differences(existing, settings.topics))
+    _say(
+        "topics",
+        ", ".join(_told(topic) for _, topic in sorted(existing.items())),
+        differences(existing, settings.topics),
+    )
 
 
 async def _topics(settings: Settings) -> dict[str, Topic]:
