@@ -49,7 +49,7 @@ from knowledgepulse_worker.scoring.shares import (
     AddedScore,
     LastScores,
     RecentScores,
-    counted,
+    scores_that_count,
 )
 from knowledgepulse_worker.scoring.text import PART_SEPARATOR, TraceText, bounded_id, embedding_text
 from knowledgepulse_worker.scoring.words import word_buckets
@@ -86,7 +86,6 @@ __all__ = [
     "contributions",
     "count_steps",
     "count_trace",
-    "counted",
     "decision_text",
     "embedding_text",
     "explain_score",
@@ -101,6 +100,7 @@ __all__ = [
     "rescore_all",
     "score_and_add",
     "score_trace",
+    "scores_that_count",
     "scores_under",
     "shortened",
     "similarity_text",

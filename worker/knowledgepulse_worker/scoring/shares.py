@@ -6,8 +6,8 @@ scores are ordered by a number that each trace gets in its turn, the fractional 
 golden ratio. These numbers are spread evenly (Knuth, The Art of Computer Programming, 6.4), so that of many
 equal scores about the share passes, neither all nor none.
 
-A cap for agents limits how many better scores of one agent count in another's rank (:func:`counted`), so that
-one that floods a partition leaves places to the others.
+A cap for agents limits how many better scores of one agent count in another's rank
+(:func:`scores_that_count`), so that one that floods a partition leaves places to the others.
 
 Only scores of the same scale are ranked together: other weights or another learned value begin anew. A trace
 that is withheld gets no rank and takes no place.
@@ -138,7 +138,7 @@ class _Ranking:
         if limit is None:
             return len(ordered) - place, ordered[-passing][0]
         own = ordered[place]
-        best = [*counted(reversed(ordered), own[2], limit)]
+        best = [*scores_that_count(reversed(ordered), own[2], limit)]
         return best.index(own) + 1, best[passing - 1][0] if passing <= len(best) else 0.0
 
     def cut(self, profile: Profile, agent: bytes | None = None) -> float | None:
@@ -151,7 +151,7 @@ class _Ranking:
         limit = None if agent is None else profile.counted_of_agent(passing)
         if agent is None or limit is None:
             return self._ordered[-passing][0]
-        best = [*islice(counted(reversed(self._ordered), agent, limit), passing)]
+        best = [*islice(scores_that_count(reversed(self._ordered), agent, limit), passing)]
         return best[-1][0] if len(best) == passing else 0.0
 
 
@@ -231,7 +231,7 @@ def agent_digest(agent_id: str | None) -> bytes:
     return blake2b((agent_id or "").encode("utf-8", "surrogatepass"), digest_size=AGENT_BYTES).digest()
 
 
-def counted(scores: Iterable[RankedScore], agent: bytes, limit: int) -> Iterator[RankedScore]:
+def scores_that_count(scores: Iterable[RankedScore], agent: bytes, limit: int) -> Iterator[RankedScore]:
     """Yield the scores that count in the rank of an agent's: all its own, and a limited number of each other.
 
     Args:

@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from knowledgepulse_worker.policy import Profile, places
-from knowledgepulse_worker.scoring import UNKNOWN_AGENT, LastScores, RecentScores, Score, counted
+from knowledgepulse_worker.scoring import UNKNOWN_AGENT, LastScores, RecentScores, Score, scores_that_count
 from knowledgepulse_worker.tools.audit.output_checks import ROUNDING
 
 ShareVerdict = Literal["exact", "begun", "unaudited"]
@@ -83,7 +83,7 @@ def _ranks(last: LastScores, profile: Profile) -> range:
     own, number = last.scores[-1], len(last.scores)
     agents = last.agents or [UNKNOWN_AGENT] * number
     limit = profile.counted_of_agent(places(profile.share or 0, number)) or number
-    best = counted(sorted(zip(last.scores, repeat(0), agents), reverse=True), agents[-1], limit)
+    best = scores_that_count(sorted(zip(last.scores, repeat(0), agents), reverse=True), agents[-1], limit)
     scores = [score for score, _, _ in best]
     better, equal = (sum(compare(score, own) for score in scores) for compare in (gt, eq))
     return range(better + 1, better + equal + 1)

@@ -38,14 +38,19 @@ _CLOSE_LIMIT, _END_LIMIT = 5.0, 1.0
 
 @dataclass
 class PublishProgress:
-    """Progress of a publication, in records, which are numbered from 0."""
+    """Progress of a publication, in records, which are numbered from 0.
 
-    records: int = 0  # that were sent
-    confirmed: int = 0  # before the first unconfirmed one
-    left: frozenset[int] = (
-        frozenset()
-    )  # the numbers of those that were sent and not confirmed, once it has ended
-    without_key: int = 0  # that were sent without a key
+    Attributes:
+        records: the number of those that were sent.
+        confirmed: the number before the first unconfirmed one.
+        left: the numbers of those that were sent and not confirmed, once the publication has ended.
+        without_key: the number of those that were sent without a key.
+    """
+
+    records: int = 0
+    confirmed: int = 0
+    left: frozenset[int] = frozenset()
+    without_key: int = 0
 
 
 class TracePublisher:
