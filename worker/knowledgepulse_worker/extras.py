@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import distribution
+from importlib.metadata import distribution, version
 from typing import Final
 
 from knowledgepulse_worker.errors import MissingExtraError
@@ -34,6 +34,16 @@ def extra(name: str, reason: str = "") -> Iterator[None]:
     except ModuleNotFoundError as error:
         missing = f"{error.name} is not installed; {how_to_install(name)}"
         raise MissingExtraError(f"{reason}; {missing}" if reason else missing) from error
+
+
+def require_worker(name: str = "worker") -> None:
+    """Check that the packages of a worker are installed, before a broker is waited for.
+
+    Raises:
+        MissingExtraError: they are not; names the extra that brings them.
+    """
+    with extra(name):
+        version("faust-streaming")
 
 
 def how_to_install(name: str) -> str:

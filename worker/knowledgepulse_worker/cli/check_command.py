@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from pathlib import Path
 
 import click
 
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.errors import EXPECTED, exit_status_of
-from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.extras import require_worker
 from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.kafka.worker_rights import worker_rights
 from knowledgepulse_worker.kafka.worker_topics import differences
@@ -31,8 +30,7 @@ def check(config: Path | None) -> None:
     Checks what `kp-worker run` does when it starts: the settings, the brokers, the login and its rights, the
     topics and their settings, and the model. Each check is a line, and the exit status is not 0 if one fails.
     """
-    with extra("worker"):
-        version("faust-streaming")
+    require_worker()
     settings = load_settings(config)
     _say("settings", str(config) if config else "those of the environment", doubts_about(settings))
     statuses = [_passed(name, look, settings) for name, look in (("kafka", _kafka), ("model", _model))]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
 import click
 
-from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.extras import require_worker
 from knowledgepulse_worker.logs import configure, errors_logged
 from knowledgepulse_worker.process.supervisor import Supervisor
 from knowledgepulse_worker.settings import doubts_about, load_settings
@@ -34,8 +33,7 @@ def run(config: Path | None) -> None:
     If no broker can be reached, the worker waits. If its child process exits or hangs, the worker restarts
     it. If the configuration is invalid, the worker exits with status 78.
     """
-    with extra("worker"):  # before a broker is waited for
-        version("faust-streaming")
+    require_worker()
     settings = load_settings(config)
     configure(settings.log)
     for doubt in doubts_about(settings):

@@ -20,6 +20,7 @@ from knowledgepulse_worker.kafka.worker_topics import (
     policies_topic_name,
     replays_topic_name,
 )
+from knowledgepulse_worker.message_text import did_you_mean
 from knowledgepulse_worker.settings import REMEDY, KafkaSettings, Settings, TopicSettings
 
 logger = logging.getLogger(__name__)
@@ -86,8 +87,7 @@ class TopicAdmin(Admin):
         """
         names = await self.names()
         if name not in names:
-            close = difflib.get_close_matches(name, names, n=1)
-            hint = f"did you mean {close[0]}? " if close else ""
+            hint = did_you_mean(name, names)
             raise TopicError(f"the topic {name} does not exist; {hint}`kp-worker topics` creates it")
 
     async def create_missing(self, partitions: int, replication_factor: int) -> dict[str, Topic]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 import click
 
+from knowledgepulse_worker.message_text import did_you_mean
 from knowledgepulse_worker.tools.terminal.arguments import EXISTING, LazyChoice
 from knowledgepulse_worker.tools.terminal.options import with_options
 
@@ -25,8 +25,7 @@ class Format(LazyChoice):
         """Return the name."""
         name = str(value)
         if name not in self.choices:
-            close = difflib.get_close_matches(name, self.choices, n=1)
-            hint = f"did you mean {close[0]}? " if close else ""
+            hint = did_you_mean(name, self.choices)
             self.fail(f"there is no format {name!r}; {hint}`kp-worker convert --formats` lists them")
         return name
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from importlib.metadata import version
 from typing import get_args
 
 import click
 from rich.console import Console
 
-from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.extras import require_worker
 from knowledgepulse_worker.settings import EmbeddingSettings
 
 
@@ -31,8 +30,7 @@ def demo(stay: bool | None, backend: str | None) -> None:
     Uses the first available broker of: KAFKA_BOOTSTRAP_SERVERS, Docker, the embedded noida-db. Uses
     temporary topics and cleans up afterwards.
     """
-    with extra("demo"):
-        version("faust-streaming")  # of the worker that it starts
+    require_worker("demo")
     from knowledgepulse_worker.tools.demo.run_demo import show  # noqa: PLC0415 - `--help` need not wait for it
 
     with suppress(KeyboardInterrupt):
