@@ -9,10 +9,6 @@ source "$(dirname "$0")/support/install.sh"
 packages haystack-ai==3.4.1 openinference-instrumentation-haystack==0.1.46
 
 cat >agent.py <<'PY'
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
-
 from haystack.components.agents import Agent
 from haystack.components.generators.chat import OpenAIChatGenerator
 from haystack.dataclasses import ChatMessage
@@ -22,38 +18,13 @@ from openinference.instrumentation.haystack import HaystackInstrumentor
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from scripted_model import serve, weigh
 
-CALL = {"id": "call_7", "type": "function", "function": {"name": "weigh", "arguments": '{"what": "loaf"}'}}
-ANSWERS = [{"content": None, "tool_calls": [CALL]}, {"content": "It weighs 812 g."}]
-
-
-class Model(BaseHTTPRequestHandler):
-    def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        message = {"role": "assistant", **ANSWERS.pop(0)}
-        choice = {"index": 0, "finish_reason": "tool_calls" if ANSWERS else "stop", "message": message}
-        body = {"id": "1", "object": "chat.completion", "created": 1, "model": "scripted", "choices": [choice]}
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        self.wfile.write(json.dumps(body).encode())
-
-    def log_message(self, *_): ...
-
-
-def weigh(what: str) -> str:
-    """Weigh a thing."""
-    return "812 g"
-
-
-server = HTTPServer(("127.0.0.1", 0), Model)
-threading.Thread(target=server.serve_forever, daemon=True).start()
 spans = InMemorySpanExporter()
 provider = TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(spans))
 HaystackInstrumentor().instrument(tracer_provider=provider)
-address = f"http://127.0.0.1:{server.server_port}/v1"
-generator = OpenAIChatGenerator(api_key=Secret.from_token("unused"), model="scripted", api_base_url=address)
+generator = OpenAIChatGenerator(api_key=Secret.from_token("unused"), model="scripted", api_base_url=serve(None))
 Agent(chat_generator=generator, tools=[create_tool_from_function(weigh)]).run([ChatMessage.from_user("How heavy?")])
 recorded = [span.attributes for span in spans.get_finished_spans()]
 kinds = [attributes.get("openinference.span.kind") for attributes in recorded]
@@ -63,7 +34,7 @@ print("the call:", sorted(name.rsplit(".", 1)[1] for name in first if ".tool_cal
 print("the result:", [name for name in last if name.startswith("llm.input_messages.2.")])
 print("in the whole input:", "result='812 g'" in last["input.value"])
 PY
-HAYSTACK_TELEMETRY_ENABLED=false venv/bin/python agent.py 2>log | tee output
+HAYSTACK_TELEMETRY_ENABLED=false PYTHONPATH="$support" venv/bin/python agent.py 2>log | tee output
 diff - output <<'SEEN'
 spans of tools: 0
 the call: ['arguments', 'name']
