@@ -15,6 +15,14 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer
 from aiokafka.protocol.fetch import FetchRequest
 
+from knowledgepulse_kafka.private_parts import (
+    CONSUMER_CLIENT,
+    FETCHER,
+    FETCHER_BACKOFF,
+    FETCHES_BY_NODE,
+    MAX_WAIT_MS,
+)
+
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.05
 """Seconds before the same fetch is sent again; they double with each empty answer."""
 
@@ -25,9 +33,10 @@ def pace_fetches(consumer: AIOKafkaConsumer) -> None:
     Args:
         consumer: the consumer.
     """
-    client, fetcher = consumer._client, consumer._fetcher  # noqa: SLF001 - the client has no hook
-    pacing = FetchPacing(client.send, fetcher._get_actions_per_node, fetcher._retry_backoff)  # noqa: SLF001
-    client.send, fetcher._get_actions_per_node = pacing.send, pacing.actions  # noqa: SLF001
+    client, fetcher = CONSUMER_CLIENT.of(consumer), FETCHER.of(consumer)
+    pacing = FetchPacing(client.send, FETCHES_BY_NODE.of(fetcher), FETCHER_BACKOFF.of(fetcher))
+    client.send = pacing.send
+    FETCHES_BY_NODE.replace(fetcher, pacing.actions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +81,9 @@ class FetchPacing:
         began = self._clock()
         response = await self._send(node, request, **options)
         if isinstance(request, FetchRequest):
-            waited = self._clock() - began
-            self._note(node, request, is_early=waited * 1000 < request._max_wait_ms and _is_empty(response))  # noqa: SLF001
+            waited_ms = (self._clock() - began) * 1000
+            is_early = waited_ms < MAX_WAIT_MS.of(request) and _is_empty(response)
+            self._note(node, request, is_early=is_early)
         return response
 
     def _note(self, node: int, request: FetchRequest, *, is_early: bool) -> None:

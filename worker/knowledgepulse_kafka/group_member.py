@@ -24,6 +24,14 @@ from knowledgepulse_kafka.fetch_pacing import pace_fetches
 from knowledgepulse_kafka.group_offsets import GroupMetadata, fetch_all_offsets, fetch_stable_offsets
 from knowledgepulse_kafka.group_type import require_group_of_consumers
 from knowledgepulse_kafka.leader_epochs import epoch_ends
+from knowledgepulse_kafka.private_parts import (
+    CONSUMER_CLIENT,
+    COORDINATOR,
+    COORDINATOR_BACKOFF_MS,
+    FETCH_OFFSETS,
+    SEND_TO_COORDINATOR,
+    SUBSCRIPTION,
+)
 from knowledgepulse_kafka.record_batches import MAX_POLL_RECORDS, decode_within
 from knowledgepulse_kafka.request_waits import Waits
 from knowledgepulse_kafka.throttle import Throttle
@@ -136,21 +144,21 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         """
         await super().start()
         try:
-            await require_group_of_consumers(self._client, self._config)
+            await require_group_of_consumers(CONSUMER_CLIENT.of(self), self._config)
         except BrokerError:
             await self.stop()
             raise
         decode_within(self, self._batch_bytes)
         pace_fetches(self)
-        # The client has no hook for the coordinator's responses.
-        coordinator = self._coordinator
-        coordinator._send_req = self._observed(coordinator._send_req)  # noqa: SLF001
-        coordinator._do_fetch_commit_offsets = partial(fetch_all_offsets, coordinator)  # noqa: SLF001
+        coordinator = COORDINATOR.of(self)
+        SEND_TO_COORDINATOR.replace(coordinator, self._observed(SEND_TO_COORDINATOR.of(coordinator)))
+        FETCH_OFFSETS.replace(coordinator, partial(fetch_all_offsets, coordinator))
 
     @property
     def generation(self) -> int:
         """The group's generation, which every rebalance increments; negative without a membership."""
-        return -1 if self._coordinator is None else cast("int", self._coordinator.generation)
+        coordinator = COORDINATOR.of(self)
+        return -1 if coordinator is None else cast("int", coordinator.generation)
 
     @property
     def is_member(self) -> bool:
@@ -180,7 +188,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         Raises:
             KafkaError: the coordinator refuses.
         """
-        coordinator = self._coordinator
+        coordinator = COORDINATOR.of(self)
         awaited = set(partitions)
         while awaited:
             await coordinator.ensure_coordinator_known()
@@ -194,7 +202,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
                 awaited -= positions.keys()
                 yield positions
             if awaited:
-                await asyncio.sleep(coordinator._retry_backoff_ms / 1000)  # noqa: SLF001 - as the client's own
+                await asyncio.sleep(COORDINATOR_BACKOFF_MS.of(coordinator) / 1000)  # as the client's own
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Set the offset of the next fetch, and have the client await no committed offset for it.
@@ -202,7 +210,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         While it does, it fetches from no partition with the same leader.
         """
         super().seek(partition, offset)
-        state = self._subscription.subscription.assignment.state_value(partition)
+        state = SUBSCRIPTION.of(self).subscription.assignment.state_value(partition)
         state.update_committed(_SOUGHT)
 
     async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
@@ -210,11 +218,11 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
 
         See :func:`~knowledgepulse_kafka.leader_epochs.epoch_ends`.
         """
-        return await epoch_ends(self._client, epochs)
+        return await epoch_ends(CONSUMER_CLIENT.of(self), epochs)
 
     async def gone(self, names: Collection[str]) -> list[str]:
         """Return those of some topics that do not exist for this member, as a broker says."""
-        return await gone(self._client, names)
+        return await gone(CONSUMER_CLIENT.of(self), names)
 
     def check_membership(self) -> None:
         """Check that the client is still in its group, as every fetch does.
@@ -222,8 +230,8 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         Raises:
             KafkaError: the group rejected the member, or the client failed permanently.
         """
-        if self._coordinator is not None:
-            self._coordinator.check_errors()
+        if (coordinator := COORDINATOR.of(self)) is not None:
+            coordinator.check_errors()
 
     def _observed(self, send: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
         async def send_and_observe(request: Any) -> Any:
@@ -235,7 +243,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
             if isinstance(request, SyncGroupRequest) and response.error_code == NoError.errno:
                 self.group = GroupMetadata(
                     self.group.group,
-                    self._coordinator.member_id,
+                    COORDINATOR.of(self).member_id,
                     self.generation,
                     is_assigned_by_brokers=not self._has_leader,
                 )

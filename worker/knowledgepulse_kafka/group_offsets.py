@@ -39,6 +39,14 @@ from aiokafka.protocol.types import (
 from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_kafka.own_request import OwnRequest
+from knowledgepulse_kafka.private_parts import (
+    OFFSETS_GROUP,
+    OFFSETS_SENDER,
+    OFFSETS_TO_COMMIT,
+    PENDING_OFFSETS,
+    SEND_TO_COORDINATOR,
+    SENDER_TRANSACTION,
+)
 
 _TEXT = CompactString("utf-8")
 _TAGS = ("tags", TaggedFields)
@@ -82,7 +90,7 @@ async def fetch_stable_offsets(
     """
     topics = _by_topic({tp: tp.partition for tp in partitions})
     request = StableOffsetsRequest(coordinator.group_id, topics, True, {})
-    response = await coordinator._send_req(request)  # noqa: SLF001 - there is no public way to ask it
+    response = await SEND_TO_COORDINATOR.of(coordinator)(request)
     _require(coordinator, response.error_code)
     positions = {}
     for topic, offsets, _ in response.topics:
@@ -139,10 +147,10 @@ class OffsetsHandler(TxnOffsetCommitHandler):  # type: ignore[misc]  # aiokafka 
 
     def create_request(self) -> MemberOffsetsRequest:
         """Return the request."""
-        transaction = self._sender._txn_manager  # noqa: SLF001 - as in the base class
+        transaction = SENDER_TRANSACTION.of(OFFSETS_SENDER.of(self))
         offsets: dict[TopicPartition, Any] = {
             tp: (tp.partition, position.offset, -1, position.metadata, {})
-            for tp, position in self._offsets.items()
+            for tp, position in OFFSETS_TO_COMMIT.of(self).items()
         }
         return MemberOffsetsRequest(
             transaction.transactional_id,
@@ -161,10 +169,10 @@ class OffsetsHandler(TxnOffsetCommitHandler):  # type: ignore[misc]  # aiokafka 
         errors = [(topic, [answer[:2] for answer in partitions]) for topic, partitions, _ in response.errors]
         codes = {for_code(code) for _, partitions in errors for _, code in partitions}
         if GroupAuthorizationFailedError in codes:
-            refuse_offsets(self._sender, GroupAuthorizationFailedError(self._group_id))
+            refuse_offsets(OFFSETS_SENDER.of(self), GroupAuthorizationFailedError(OFFSETS_GROUP.of(self)))
             return None
         if codes & _FORMER_MEMBER:
-            refuse_offsets(self._sender, CommitFailedError("the group has rebalanced since"))
+            refuse_offsets(OFFSETS_SENDER.of(self), CommitFailedError("the group has rebalanced since"))
             return None
         return super().handle_response(_Answer(errors))  # type: ignore[no-any-return]
 
@@ -175,7 +183,7 @@ def refuse_offsets(sender: Sender, error: KafkaError) -> None:
     The client's own ``error_transaction`` forgets the transaction's partitions. The abort is then never sent,
     and the next transaction commits the records that should have been aborted.
     """
-    *_, waiting = sender._txn_manager._pending_txn_offsets.popleft()  # noqa: SLF001
+    *_, waiting = PENDING_OFFSETS.of(SENDER_TRANSACTION.of(sender)).popleft()
     waiting.set_exception(error)
 
 

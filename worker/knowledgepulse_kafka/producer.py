@@ -44,6 +44,17 @@ from knowledgepulse_kafka.group_offsets import (
     commits_for_members,
     refuse_offsets,
 )
+from knowledgepulse_kafka.private_parts import (
+    ACCUMULATOR,
+    ADD_PARTITIONS,
+    COMMIT_OFFSETS,
+    DRAINED,
+    FIND_COORDINATOR,
+    SENDER,
+    TRANSACTION,
+    TRANSACTION_END,
+    UNSENT_BATCHES,
+)
 from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, OutputRecord
 from knowledgepulse_kafka.refused_record import InvalidRecord
 from knowledgepulse_kafka.request_waits import Waits
@@ -115,9 +126,10 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
         self._group = GroupMetadata("")
         self._remedy = remedy
         self._known_topics: set[str] = set()
-        self._add_partitions = self._sender._do_add_partitions_to_txn  # noqa: SLF001 - the client has no hook
-        self._sender._do_add_partitions_to_txn = self._begin  # noqa: SLF001
-        self._sender._do_txn_offset_commit = self._commit_offsets  # noqa: SLF001 - aiokafka's names no member
+        sender = SENDER.of(self)
+        self._add_partitions = ADD_PARTITIONS.of(sender)
+        ADD_PARTITIONS.replace(sender, self._begin)
+        COMMIT_OFFSETS.replace(sender, self._commit_offsets)  # aiokafka's names no member
 
     async def start(self) -> None:
         """Connect, and end the transaction of an earlier producer with the same id.
@@ -127,9 +139,8 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
             KafkaError: the brokers refuse the transactional id or the connection.
         """
         await super().start()
-        node = await self._sender._find_coordinator(  # noqa: SLF001 - any other broker may be down
-            CoordinationType.TRANSACTION, self._txn_manager.transactional_id
-        )
+        find_coordinator = FIND_COORDINATOR.of(SENDER.of(self))  # any other broker may be down
+        node = await find_coordinator(CoordinationType.TRANSACTION, TRANSACTION.of(self).transactional_id)
         response = await self.client.send(node, ApiVersionRequest(), group=ConnectionGroup.COORDINATION)
         if not commits_for_members({key: version for key, _, version in response.api_versions}):
             raise IncompatibleBrokerVersion("transactions of a group's members need Kafka 2.5 or later")
@@ -217,13 +228,14 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
         A broker verifies one request of a transaction at a time. It refuses the other one for now, and the
         client would send it again only after 100 ms (KIP-890: NOT_ENOUGH_REPLICAS).
         """
-        await self._message_accumulator.flush_for_commit()
+        await ACCUMULATOR.of(self).flush_for_commit()
+        sender = SENDER.of(self)
         try:
-            node = await self._sender._find_coordinator(CoordinationType.GROUP, group)  # noqa: SLF001
+            node = await FIND_COORDINATOR.of(sender)(CoordinationType.GROUP, group)
         except GroupAuthorizationFailedError as error:
-            refuse_offsets(self._sender, error)
+            refuse_offsets(sender, error)
         else:
-            await OffsetsHandler(self._sender, offsets, self._group).do(node)
+            await OffsetsHandler(sender, offsets, self._group).do(node)
 
     async def abort_transaction(self) -> None:
         """Abort the open transaction, but wait no longer than a moment if the caller was cancelled.
@@ -244,9 +256,9 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
 
     def _retrieve_error(self) -> None:
         # Nobody need wait for a transaction's end, and nobody waits for a batch to be sent.
-        waiting = [self._txn_manager._transaction_waiter]  # noqa: SLF001
-        for unsent in self._message_accumulator._batches.values():  # noqa: SLF001
-            waiting += [batch._drain_waiter for batch in unsent]  # noqa: SLF001
+        waiting = [TRANSACTION_END.of(TRANSACTION.of(self))]
+        for unsent in UNSENT_BATCHES.of(ACCUMULATOR.of(self)).values():
+            waiting += [DRAINED.of(batch) for batch in unsent]
         for future in waiting:
             if future is not None and future.done():
                 retrieve_exception(future)
@@ -285,7 +297,7 @@ async def abandon(producer: AIOKafkaProducer) -> None:
 
 def _requests_of(producer: AIOKafkaProducer) -> list[asyncio.Task[Any]]:
     """Return the tasks that run a method of the producer's sender, or one in its place: a request each."""
-    owners = (producer, producer._sender)  # noqa: SLF001 - there is no other way to stop its retries
+    owners = (producer, SENDER.of(producer))
     others = asyncio.all_tasks() - {asyncio.current_task()}
     frames = {task: getattr(task.get_coro(), "cr_frame", None) for task in others}
     return [task for task, frame in frames.items() if frame and frame.f_locals.get("self") in owners]

@@ -30,7 +30,18 @@ from aiokafka.errors import (
 from aiokafka.protocol.metadata import MetadataRequest
 
 from knowledgepulse_kafka.log_interval import LogInterval
-from knowledgepulse_kafka.own_method import own_method
+from knowledgepulse_kafka.private_parts import (
+    BOOTSTRAP_BROKERS,
+    BOOTSTRAP_SERVERS,
+    BROKERS,
+    CONNECT,
+    CONNECTION_OPTIONS,
+    LOOP,
+    SYNCHRONIZE,
+    SYNCHRONIZER,
+    TOKEN_PROVIDER,
+    UPDATE_METADATA,
+)
 from knowledgepulse_kafka.request_hook import plain_client
 
 logger = logging.getLogger(__name__)
@@ -54,12 +65,6 @@ _NEXT_SERVER_PAUSE = 0.25
 
 # Seconds for which servers that did not answer are tried last.
 _AVOIDANCE_LIMIT = 60.0
-
-# A client's settings of its connections, as it passes them on.
-_OPTIONS = (
-    *("client_id", "request_timeout_ms", "ssl_context", "security_protocol"),
-    *("sasl_mechanism", "sasl_plain_username", "sasl_plain_password", "sasl_oauth_token_provider"),
-)
 
 # The first four bytes of an answer in HTTP, which the client takes for a length.
 _HTTP = int.from_bytes(b"HTTP")
@@ -107,13 +112,14 @@ def problem_of(error: BaseException) -> str:
 def reaching(client: _Client) -> _Client:
     """Return a client of any kind that names dead servers, and notices new addresses of all brokers."""
     plain = plain_client(client)
-    servers: Any = plain._bootstrap_servers  # noqa: SLF001
-    plain.cluster._bootstrap_brokers = ClusterMetadata(bootstrap_servers=servers)._bootstrap_brokers  # noqa: SLF001
-    plain._get_conn = own_method(plain._get_conn, create_conn=create_conn)  # noqa: SLF001 - there is no hook
+    servers: Any = BOOTSTRAP_SERVERS.of(plain)
+    named = BOOTSTRAP_BROKERS.of(ClusterMetadata(bootstrap_servers=servers))
+    BOOTSTRAP_BROKERS.replace(plain.cluster, named)
+    CONNECT.replace_globals(plain, create_conn=create_conn)
     asking = set[asyncio.Task[Any]]()
     plain.bootstrap = partial(_bootstrap, plain, servers, asking)
     plain.close = partial(_close, plain.close, asking)
-    plain._metadata_update = partial(_update, plain, plain._metadata_update)  # noqa: SLF001
+    UPDATE_METADATA.replace(plain, partial(_update, plain, UPDATE_METADATA.of(plain)))
     return client
 
 
@@ -138,8 +144,8 @@ async def _bootstrap(client: AIOKafkaClient, servers: Any, asking: set[asyncio.T
             request.cancel()
         raise
     client.cluster.update_metadata(metadata)
-    if client._sync_task is None:  # noqa: SLF001 - as the client's own method
-        client._sync_task = asyncio.create_task(client._md_synchronizer())  # noqa: SLF001
+    if SYNCHRONIZER.of(client) is None:  # as the client's own method
+        SYNCHRONIZER.replace(client, asyncio.create_task(SYNCHRONIZE.of(client)()))
     for request in asked:
         asking.add(request)
         request.add_done_callback(asking.discard)
@@ -180,7 +186,7 @@ async def _brokers_of(client: AIOKafkaClient, host: str, port: int) -> Any:
         OSError: the server cannot be reached, or does not answer in time.
         KafkaError: the server refuses the client, or names no broker for :data:`REGISTRATION_LIMIT`.
     """
-    options = {name: getattr(client, f"_{name}") for name in _OPTIONS}
+    options = {name: option.of(client) for name, option in CONNECTION_OPTIONS.items()}
     connection = await create_conn(host, port, **options)
     try:
         for _ in range(int(REGISTRATION_LIMIT / _REGISTRATION_PAUSE)):
@@ -240,11 +246,12 @@ async def _update(
     if await update(metadata, topics):
         return True
     cluster = client.cluster
-    known, cluster._brokers = cluster._brokers, {}  # noqa: SLF001 - without brokers, these are the servers
+    known = BROKERS.of(cluster)
+    BROKERS.replace(cluster, {})  # without brokers, these are the servers
     try:
         return await update(metadata, topics)
     finally:
-        cluster._brokers = cluster._brokers or known  # noqa: SLF001
+        BROKERS.replace(cluster, BROKERS.of(cluster) or known)
 
 
 class _Dialling:
@@ -275,19 +282,17 @@ class _TokenAuthenticator(OAuthAuthenticator):  # type: ignore[misc]  # aiokafka
 
 
 class _Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is untyped
-    _loop: Any
-
     async def connect(self) -> Any:
-        loop: asyncio.AbstractEventLoop = self._loop
-        self._loop = _Dialling(loop)
+        loop = LOOP.of(self)
+        LOOP.replace(self, _Dialling(loop))
         try:
             async with asyncio.timeout(HANDSHAKE_LIMIT):
                 return await super().connect()
         finally:
-            self._loop = loop
+            LOOP.replace(self, loop)
 
     def authenticator_oauth(self) -> Any:
-        return _TokenAuthenticator(sasl_oauth_token_provider=self._sasl_oauth_token_provider)
+        return _TokenAuthenticator(sasl_oauth_token_provider=TOKEN_PROVIDER.of(self))
 
 
 async def create_conn(host: str, port: int, **options: Any) -> AIOKafkaConnection:

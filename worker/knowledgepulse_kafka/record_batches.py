@@ -30,7 +30,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import ConsumerRecord
 
-from knowledgepulse_kafka.own_method import own_method
+from knowledgepulse_kafka.private_parts import FETCH, FETCHER, RECORDS_ITERATOR
 from knowledgepulse_kafka.records import Fault
 
 MAX_RECORDS = 100_000
@@ -120,9 +120,8 @@ def decode_within(consumer: AIOKafkaConsumer, batch_bytes: int) -> None:
         consumer: the consumer.
         batch_bytes: the largest batch to decode, inflated.
     """
-    fetcher = consumer._fetcher  # noqa: SLF001 - the client has no hook
-    fetcher._proc_fetch_request = own_method(  # noqa: SLF001
-        fetcher._proc_fetch_request,  # noqa: SLF001
+    FETCH.replace_globals(
+        FETCHER.of(consumer),
         MemoryRecords=partial(Batches, batch_bytes=batch_bytes),
         PartitionRecords=PartitionRecords,
     )
@@ -138,17 +137,17 @@ class PartitionRecords(ClientPartitionRecords):  # type: ignore[misc]  # aiokafk
     def __init__(self, tp: Any, records: Batches, *rest: Any) -> None:
         super().__init__(tp, records, *rest)
         self._left = FETCH_BYTES_INFLATED
-        self._batches = records
+        self._fetched = records
         records.position = lambda: self.next_fetch_offset
 
     def __next__(self) -> Any:
         if self._left <= 0:
-            self._records_iterator = None
+            RECORDS_ITERATOR.replace(self, None)
             raise StopIteration
         record = super().__next__()
         self._left -= RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
-        record.leader_epoch = self._batches.leader_epoch
-        record.is_transactional = self._batches.is_transactional
+        record.leader_epoch = self._fetched.leader_epoch
+        record.is_transactional = self._fetched.is_transactional
         return record
 
 

@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import BrokerResponseError
 from aiokafka.producer.sender import SendProduceReqHandler
 
-from knowledgepulse_kafka.own_method import own_method
+from knowledgepulse_kafka.private_parts import SEND_BATCHES, SENDER, SENT_BATCHES
 
 _Client = TypeVar("_Client")
 
@@ -24,15 +24,12 @@ class InvalidRecord(BrokerResponseError):  # type: ignore[misc]  # noqa: N818 - 
 def telling_refusals(client: _Client) -> _Client:
     """Return a client of any kind; if it is a producer, it ends a refused batch with an InvalidRecord."""
     if isinstance(client, AIOKafkaProducer):
-        sender = client._sender  # noqa: SLF001 - the client has no hook
-        sender._send_produce_req = own_method(sender._send_produce_req, SendProduceReqHandler=_Sending)  # noqa: SLF001
+        SEND_BATCHES.replace_globals(SENDER.of(client), SendProduceReqHandler=_Sending)
     return client
 
 
 class _Sending(SendProduceReqHandler):  # type: ignore[misc]  # aiokafka is untyped
     """Sends batches."""
-
-    _batches: Mapping[TopicPartition, Any]
 
     def handle_response(self, response: Any) -> None:
         """End the batches by the broker's answer."""
@@ -41,8 +38,9 @@ class _Sending(SendProduceReqHandler):  # type: ignore[misc]  # aiokafka is unty
             for topic, partitions in response.topics
             for number, code, *_ in partitions
         }
-        refused = {place for place in self._batches if codes.get(place) == InvalidRecord.errno}
+        batches: Mapping[TopicPartition, Any] = SENT_BATCHES.of(self)
+        refused = {place for place in batches if codes.get(place) == InvalidRecord.errno}
         for place in refused:
-            self._batches[place].failure(exception=InvalidRecord())
-        self._batches = {place: batch for place, batch in self._batches.items() if place not in refused}
+            batches[place].failure(exception=InvalidRecord())
+        SENT_BATCHES.replace(self, {place: batch for place, batch in batches.items() if place not in refused})
         super().handle_response(response)

@@ -8,7 +8,10 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
+
+from knowledgepulse_kafka.private_parts import ADMIN_CLIENT, CONNECT, CONSUMER_CLIENT
 
 _Client = TypeVar("_Client")
 RequestSender = Callable[..., Awaitable[Any]]
@@ -24,8 +27,7 @@ def changing(client: _Client, change: Callable[[RequestSender], RequestSender]) 
         change: returns the function that sends in place of a new connection's own.
     """
     plain = plain_client(client)
-    # All requests pass through it.
-    plain._get_conn = partial(_connected, plain._get_conn, change, WeakSet())  # noqa: SLF001
+    CONNECT.replace(plain, partial(_connected, CONNECT.of(plain), change, WeakSet()))
     return client
 
 
@@ -33,7 +35,9 @@ def plain_client(client: Any) -> AIOKafkaClient:
     """Return the client for single requests that a client of any kind uses."""
     if isinstance(client, AIOKafkaClient):
         return client
-    return client.client if isinstance(client, AIOKafkaProducer) else client._client  # noqa: SLF001
+    if isinstance(client, AIOKafkaAdminClient):
+        return ADMIN_CLIENT.of(client)
+    return client.client if isinstance(client, AIOKafkaProducer) else CONSUMER_CLIENT.of(client)
 
 
 async def _connected(

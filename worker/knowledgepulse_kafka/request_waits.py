@@ -15,6 +15,7 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import KafkaConnectionError, UnknownError, for_code
 from aiokafka.protocol.types import Array, Schema
 
+from knowledgepulse_kafka.private_parts import CONNECT, KNOWN_TOPICS
 from knowledgepulse_kafka.reaching import address, failed_since
 from knowledgepulse_kafka.request_hook import RequestSender, changing, plain_client
 from knowledgepulse_kafka.wait import CONNECTION, Wait
@@ -254,7 +255,7 @@ def _codes(
 def noting(client: _Client, waits: Waits) -> _Client:
     """Return a client of any kind whose waits are noted."""
     plain: Any = plain_client(client)
-    plain._get_conn = partial(_connected, plain, plain._get_conn, waits)  # noqa: SLF001 - as in `changing`
+    CONNECT.replace(plain, partial(_connected, plain, CONNECT.of(plain), waits))
     return changing(client, lambda send: partial(_send, plain, send, waits))
 
 
@@ -289,6 +290,6 @@ async def _send(
         raise
     finally:
         # Metadata tells of all topics. A transaction's positions are in one that the producer does not know.
-        known = client._topics if name == "Metadata" else ()  # noqa: SLF001 - there is no other list of them
+        known = KNOWN_TOPICS.of(client) if name == "Metadata" else ()
         waits.end(number, response, known, was_closed=was_closed)
     return response

@@ -13,6 +13,8 @@ from typing import TypeVar
 
 from aiokafka import AIOKafkaConsumer
 
+from knowledgepulse_kafka.private_parts import FETCHER, FETCHES_UNDER_WAY, FETCHING
+
 # Seconds after which a fetch that has not ended is cancelled again.
 _RETRY_PAUSE = 0.1
 
@@ -27,10 +29,12 @@ def stoppable(client: _Client) -> _Client:
 
 
 async def _stop(consumer: AIOKafkaConsumer, stop: Callable[[], Awaitable[None]]) -> None:
-    if (fetcher := consumer._fetcher) is not None:  # noqa: SLF001 - there is no other list of its tasks
-        while running := {task for task in (fetcher._fetch_task, *fetcher._pending_tasks) if not task.done()}:  # noqa: SLF001
+    if (fetcher := FETCHER.of(consumer)) is not None:
+        while running := {
+            task for task in (FETCHING.of(fetcher), *FETCHES_UNDER_WAY.of(fetcher)) if not task.done()
+        }:
             for task in running:
                 task.cancel()
             await asyncio.wait(running, timeout=_RETRY_PAUSE)
-        fetcher._pending_tasks.clear()  # noqa: SLF001
+        FETCHES_UNDER_WAY.of(fetcher).clear()
     await stop()

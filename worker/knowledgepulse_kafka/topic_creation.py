@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from aiokafka.protocol.metadata import MetadataRequest
 
+from knowledgepulse_kafka.private_parts import REQUESTED_TOPICS
 from knowledgepulse_kafka.request_hook import RequestSender, changing
 
 _Client = TypeVar("_Client")
@@ -23,5 +24,5 @@ def never_creating(client: _Client) -> _Client:
 
 def _send(send: RequestSender, request: Any, expect_response: bool = True) -> Any:
     if isinstance(request, MetadataRequest):
-        request = MetadataRequest(request._topics, allow_auto_topic_creation=False)  # noqa: SLF001
+        request = MetadataRequest(REQUESTED_TOPICS.of(request), allow_auto_topic_creation=False)
     return send(request, expect_response=expect_response)

@@ -370,7 +370,7 @@ async def test_a_consumer_decodes_within_its_own_limit_and_others_as_the_client_
 
     limited, more, plain = [await consumer.fetched() for consumer in consumers]
 
-    assert (limited._batches.batch_bytes, more._batches.batch_bytes) == (LIMIT, 2 * LIMIT)
+    assert (limited._fetched.batch_bytes, more._fetched.batch_bytes) == (LIMIT, 2 * LIMIT)
     assert type(plain) is ClientPartitionRecords
     for records in (limited, more, plain):
         assert [record.offset for record in records] == [1, 2]
