@@ -80,6 +80,7 @@ def labels_of() -> dict[str, set[str]]:
     partition_gauges = (metrics.lag, metrics.held_back, metrics.cache_size, metrics.recovering)
     for of_a_partition in (*partition_gauges, metrics.committed):
         of_a_partition(0, 0)
+    metrics.letters("default", 1, 0)
     metrics.share_thresholds([{"default": 0.5}])
     metrics.waiting([Wait("Produce", "contribute/0", error="NOT_ENOUGH_REPLICAS (19)")], 0)
     _, page = metrics.render("", content=False)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knowledgepulse_worker.embedding.base import Embedder, Embeddings
+from knowledgepulse_worker.embedding.letters import Letters, letters_of
 from knowledgepulse_worker.errors import EmbeddingError
 
 
@@ -27,6 +28,7 @@ class EmbeddedText:
         admitted: when the text was admitted; the budget counts from here.
         started: when its batch started.
         finished: when its batch finished.
+        letters: the numbers of its letters; None unless it is the first text of its batch.
         buckets: the buckets of its words; see :class:`Embeddings`.
     """
 
@@ -34,6 +36,7 @@ class EmbeddedText:
     admitted: float
     started: float
     finished: float
+    letters: Letters | None
     buckets: bytes | None = None
 
 
@@ -139,15 +142,16 @@ class Batcher:
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         while batch := self._take():
-            started = time.monotonic()
+            started, texts = time.monotonic(), [waiting.text for waiting in batch]
             try:
-                outcome: Embeddings | EmbeddingError = self._embed([waiting.text for waiting in batch])
+                outcome: Embeddings | EmbeddingError = self._embed(texts)
             except EmbeddingError as error:
                 outcome = error
             except BaseException as error:  # noqa: BLE001 - every waiter must get any error
                 outcome = EmbeddingError(f"{self.embedder.description} failed: {error!r}")
             with suppress(RuntimeError):  # the event loop is closed, so nothing waits for the result
-                loop.call_soon_threadsafe(self._resolve, batch, outcome, started, time.monotonic())
+                finished, letters = time.monotonic(), letters_of(texts[0])
+                loop.call_soon_threadsafe(self._resolve, batch, outcome, letters, started, finished)
             with self._changed:
                 self._embedding -= len(batch)
 
@@ -185,6 +189,7 @@ class Batcher:
         self,
         batch: Sequence[_Waiting],
         outcome: Embeddings | EmbeddingError,
+        letters: Letters,
         started: float,
         finished: float,
     ) -> None:
@@ -196,9 +201,11 @@ class Batcher:
             self._on_error()
             return
         words: Sequence[bytes | None] = outcome.buckets or [None] * len(batch)
+        first = batch[0]
         for waiting, vector, buckets in zip(batch, outcome.vectors, words, strict=True):
             if not waiting.result.done():
-                embedded = EmbeddedText(vector, waiting.admitted, started, finished, buckets)
+                counted = letters if waiting is first else None
+                embedded = EmbeddedText(vector, waiting.admitted, started, finished, counted, buckets)
                 waiting.result.set_result(embedded)
         self._on_batch(len(batch), outcome.truncated, outcome.repeated)
 

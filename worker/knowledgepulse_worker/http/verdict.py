@@ -149,6 +149,15 @@ class State(StrEnum):
             "chooses"
         ),
     )
+    OTHER_LANGUAGES = (
+        "other_languages",
+        Severity.NOTABLE,
+        "KpOtherLanguages",
+        (
+            "works, but a fifth or more of the letters that it embeds are not Latin, while the default model "
+            "knows English ([Languages](../curators/languages.md))"
+        ),
+    )
     OVER_BUDGET = (
         "over_budget",
         Severity.NOTABLE,

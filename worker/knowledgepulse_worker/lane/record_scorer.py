@@ -94,6 +94,8 @@ class RecordScorer:
         self._metrics.admitted(embedded.admitted - taken_at)
         self._metrics.stage("queue", embedded.started - embedded.admitted)
         self._metrics.stage("embed", embedded.finished - embedded.started)
+        if embedded.letters is not None:
+            self._metrics.letters(score.domain, *embedded.letters)
         self._metrics.scored(score, trace_id, now - embedded.admitted)
 
 

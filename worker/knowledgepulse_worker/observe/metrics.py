@@ -185,6 +185,14 @@ class Metrics:
         self._repeated = make.counter(
             "kp_embedding_repeated", "Texts whose recently computed embedding was reused"
         )
+        self._letters_of = children_of(
+            make.counter(
+                "kp_embedded_letters",
+                "Letters of the first text of each embedding batch, up to 1,000 characters, by script: latin "
+                "or other",
+                ["domain", "script"],
+            )
+        )
 
     def _create_flow_metrics(self, make: Makers) -> None:
         self._in_flight = make.gauge(
@@ -420,6 +428,12 @@ class Metrics:
         self._batch_size.observe(batch)
         self._truncated.inc(truncated)
         self._repeated.inc(repeated)
+
+    def letters(self, domain: str, latin: int, other: int) -> None:
+        """Count the letters of an embedded text by script."""
+        self._letters_of(domain, "latin").inc(latin)
+        self._letters_of(domain, "other").inc(other)
+        self.recent.letters[domain].append((latin, other))
 
     def embedding_failed(self) -> None:
         """Count a failed batch."""

@@ -6,7 +6,7 @@ Lanes report every record, so recording takes only microseconds and keeps only e
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,6 +22,9 @@ LAST_SCORES = 1000
 
 LAST_RECORDS = 20
 """Number of contributed traces, rejected traces and dead letters each that are kept with their details."""
+
+LAST_TEXTS = 256
+"""Number of texts of each domain whose letters are kept."""
 
 LAST_POLICIES = 10
 """Number of policies that are kept to explain scores, since traces in flight outlast a change of policy."""
@@ -97,6 +100,7 @@ class Recent:
         scoring_seconds: times from admission to score.
         end_to_end_seconds: times from a record's timestamp to the commit of its output.
         origins: origins of published traces.
+        letters: for each domain, the numbers of Latin and of other letters of the last embedded texts.
         unprofiled: task domains of published traces that have no profile in the policy.
         policies: the policies that were in force.
         policy_since: when the latest one came into force, in seconds since the epoch.
@@ -116,6 +120,7 @@ class Recent:
         self.scoring_seconds: deque[float] = deque(maxlen=LAST_SCORES)
         self.end_to_end_seconds: deque[float] = deque(maxlen=LAST_SCORES)
         self.origins: deque[TraceOrigin] = deque(maxlen=LAST_SCORES)
+        self.letters: defaultdict[str, deque[tuple[int, int]]] = defaultdict(lambda: deque(maxlen=LAST_TEXTS))
         self.unprofiled: deque[str] = deque(maxlen=LAST_SCORES)
         self.policies: deque[Policy] = deque(maxlen=LAST_POLICIES)
         self.policy_since: float | None = None

@@ -281,6 +281,12 @@ class EmbeddingSettings(_Section):
         """The text that is embedded."""
         return self.text or ("parts" if self.backend == "lexical" else "sdk")
 
+    @property
+    def knows_only_english(self) -> bool:
+        """Whether the model is the default one, wherever it is read from."""
+        is_default = self.model is None or Path(self.model).name == "all-MiniLM-L6-v2"
+        return self.backend == "sentence-transformers" and is_default
+
 
 class CacheSettings(_Section):
     """Each partition's novelty cache."""

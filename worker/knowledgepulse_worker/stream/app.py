@@ -33,6 +33,7 @@ from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.checks import Checks
 from knowledgepulse_worker.stream.diagnosis import SILENCE_LIMIT, Diagnosis, Observation
 from knowledgepulse_worker.stream.kafka_interfaces import TopicIdentity
+from knowledgepulse_worker.stream.languages import unknown_script
 from knowledgepulse_worker.stream.progress import Progress
 from knowledgepulse_worker.stream.recovery import ReaderFactory
 from knowledgepulse_worker.stream.source import Source
@@ -144,8 +145,14 @@ class WorkerApp:
             ends=recent.ends,
             last_end=recent.last_end,
             keys_elsewhere=self.source.key_placement.problem,
+            unknown_script=self._unknown_script(),
             over_budget=recent.over_budget,
         )
+
+    def _unknown_script(self) -> str:
+        if not self.settings.embedding.knows_only_english:
+            return ""
+        return unknown_script(self.metrics.recent.letters, self._services.policy.policy)
 
     def _waits_for_transaction(self) -> bool:
         seen = self.observe()

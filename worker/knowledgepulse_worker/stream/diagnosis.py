@@ -84,6 +84,7 @@ class Observation:
         ends: when the last processes before this one ended, in seconds since the epoch.
         last_end: how the last one ended.
         keys_elsewhere: how many keys producers put elsewhere, if many; else empty.
+        unknown_script: which texts are in a script that the model does not know, if many are; else empty.
         over_budget: how long a text takes to embed, if that exceeds the budget; else empty.
     """
 
@@ -115,6 +116,7 @@ class Observation:
     ends: tuple[float, ...] = ()
     last_end: str = ""
     keys_elsewhere: str = ""
+    unknown_script: str = ""
     over_budget: str = ""
 
     @property
@@ -302,6 +304,8 @@ def _against_expectations(seen: Observation) -> Iterator[_Finding]:
         yield _Finding(State.POLICY_EDIT_REFUSED, seen.policy_refused)
     if seen.keys_elsewhere:
         yield _Finding(State.KEYS_ELSEWHERE, seen.keys_elsewhere)
+    if seen.unknown_script:
+        yield _Finding(State.OTHER_LANGUAGES, seen.unknown_script)
     if seen.over_budget:
         yield _Finding(State.OVER_BUDGET, seen.over_budget)
 

@@ -145,6 +145,19 @@ async def test_texts_that_are_submitted_without_a_pause_are_embedded_together(ma
     assert embedder.batches == [texts]
 
 
+async def test_the_letters_of_one_text_in_each_batch_are_counted(make_batcher, embedder):
+    """All of them would cost a fast embedder as much as it takes itself."""
+    batcher = make_batcher(limit=3)
+    embedder.gate.clear()
+    tasks = await submit(batcher, "1")
+    await embedder.busy()
+    tasks += await submit(batcher, "2", "3")
+
+    embedder.gate.set()
+
+    assert [embedded.letters for embedded in await asyncio.gather(*tasks)] == [(0, 0), (0, 0), None]
+
+
 async def test_submit_blocks_beyond_what_the_next_batches_need(make_batcher, embedder):
     """Otherwise lanes would decode and hold far more than the embedder can process."""
     batcher = make_batcher(limit=2)

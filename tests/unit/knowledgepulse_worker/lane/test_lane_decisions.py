@@ -2,6 +2,7 @@
 
 import json
 from base64 import b64encode
+from collections import deque
 from types import SimpleNamespace
 
 import pytest
@@ -127,6 +128,17 @@ async def test_a_lane_reports_the_origin_of_a_trace(make_harness, raw, document)
         ("planner", "langgraph", "rejected"),
         (None, None, "rejected"),
     ]
+
+
+async def test_a_lane_counts_the_letters_that_are_embedded_by_domain_and_script(make_harness, raw, document):
+    harness = make_harness()
+    changes = {"task": {"objective": "Почини build"}, "steps": [{"step_id": 0, "type": "thought"}]}
+
+    await harness.processed(await harness.lane(), raw(0, json.dumps(document(**changes)).encode()))
+
+    scripts = ("latin", "other")
+    assert [harness.metric("kp_embedded_letters_total", domain="code", script=of) for of in scripts] == [5, 6]
+    assert harness.services.metrics.recent.letters == {"code": deque([(5, 6)])}
 
 
 async def test_a_large_transaction_shows_its_latest_traces_and_all_its_dead_letters(make_harness, raw):

@@ -500,6 +500,24 @@ def test_the_registrys_key_is_a_secret_too(problems_of, monkeypatch):
     assert "# registry.api_key is set, but omitted here" in render(load_settings())
 
 
+# --- the model
+
+
+@pytest.mark.parametrize(
+    ("embedding", "only"),
+    [
+        ({}, True),
+        ({"model": "/models/all-MiniLM-L6-v2/"}, True),
+        ({"model": "sentence-transformers/all-MiniLM-L6-v2", "revision": "1"}, True),
+        ({"model": "intfloat/multilingual-e5-small", "revision": "1"}, False),
+        ({"backend": "lexical"}, False),
+        ({"backend": "none"}, False),
+    ],
+)
+def test_only_the_default_model_counts_as_one_that_knows_only_english(embedding, only):
+    assert Settings(embedding=embedding).embedding.knows_only_english is only
+
+
 # --- shown and described
 
 NAMES = st.text(min_size=1, max_size=8)

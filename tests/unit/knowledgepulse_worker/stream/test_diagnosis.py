@@ -28,6 +28,7 @@ ILL = {
     "policy_refused": "policy.threshold: got 7; policy 24f1 stays in force",
     "ends": (8e9, 8e9),
     "keys_elsewhere": "25% of the last 100 keys are not in the partition",
+    "unknown_script": "85% of the letters are not Latin",
     "over_budget": "a text that fills the window takes 237 ms",
 }
 """What can be wrong at once, but for the backlog and records that wait, which have to last."""
