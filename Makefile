@@ -204,7 +204,7 @@ clean: ## remove the virtual environment and the tools' caches
 # hash, those that build the worker included, and pip resolves nothing. Python compiles what is imported; compiling all packages
 # takes pip a third of its time.
 PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile --no-deps
-$(VENV)/.%: requirements/%.txt pyproject.toml deploy/build.txt deploy/weights.txt worker/hatch_build.py worker/knowledgepulse_bert/encoder.c
+$(VENV)/.%: requirements/%.txt pyproject.toml deploy/build.txt deploy/weights.txt worker/hatch_build.py worker/knowledgepulse_bert/encoder.c worker/knowledgepulse_worker/embedding/words.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, this is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing requirements/$*.txt into $(VENV), $(SIZE_$*)."

@@ -1,6 +1,6 @@
-"""Compiles knowledgepulse_bert's encoder into the wheel, where there is a C compiler.
+"""Compiles what is written in C into the wheel, where there is a C compiler.
 
-Without one, or on another processor, the wheel has no encoder and the worker computes in float32.
+Without one, or on another processor, the model runs in float32, and Python counts words.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PACKAGE = "worker/knowledgepulse_bert"
-INSTRUCTIONS = {
-    "avx2": "-march=haswell",
-    "avx512vnni": "-march=cascadelake",
+ENCODER, WORDS = "worker/knowledgepulse_bert/encoder.c", "worker/knowledgepulse_worker/embedding/words.c"
+LIBRARIES = {
+    "worker/knowledgepulse_bert/avx2.so": (ENCODER, "-march=haswell"),
+    "worker/knowledgepulse_bert/avx512vnni.so": (ENCODER, "-march=cascadelake"),
+    "worker/knowledgepulse_worker/embedding/words.so": (WORDS, "-march=x86-64"),
 }
-"""The compiler's argument for each library. Both are compiled on every machine, so that wheels are equal."""
+"""The source and the instructions of each library. All are compiled on every machine, so wheels are equal."""
 
 FLAGS = ["-std=c11", "-O3", "-w", "-shared", "-fPIC", "-s", "-Wl,--build-id=none"]
 
 
-class EncoderBuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Adds a library for each set of instructions, and the platform to the wheel's name."""
+class LibrariesBuildHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Adds the libraries, and the platform to the wheel's name."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile; hatchling calls this before it collects the wheel's files."""
@@ -37,21 +38,20 @@ class EncoderBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             self._compile(shlex.split(os.environ.get("CC", "cc")))
         except (OSError, subprocess.CalledProcessError) as error:
             self.app.display_warning(
-                f"The model will run in float32, since its encoder was not compiled: {error}"
+                f"The model will run in float32, and lexical vectors take longer: {error}"
             )
             return
-        build_data["artifacts"] += [f"/{PACKAGE}/{name}.so" for name in INSTRUCTIONS]
+        build_data["artifacts"] += [f"/{name}" for name in LIBRARIES]
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
     def _compile(self, compiler: list[str]) -> None:
-        folder = Path(self.root) / PACKAGE
         commands = []
-        for name, march in INSTRUCTIONS.items():
-            library = folder / f"{name}.so"
+        for name, (source, march) in LIBRARIES.items():
+            library = Path(self.root, name)
             # An editable installation would go on with that of earlier sources.
             library.unlink(missing_ok=True)
-            commands.append([*compiler, *FLAGS, march, str(folder / "encoder.c"), "-o", str(library)])
+            commands.append([*compiler, *FLAGS, march, str(Path(self.root, source)), "-o", str(library)])
         running = [subprocess.Popen(command) for command in commands]  # noqa: S603 - the builder's compiler
         for process, command in zip(running, commands, strict=True):
             if process.wait():

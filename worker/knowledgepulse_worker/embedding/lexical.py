@@ -24,16 +24,18 @@ import hashlib
 import string
 from collections import Counter
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from knowledgepulse_worker.embedding.base import Embeddings, ModelInput, Precision
+from knowledgepulse_worker.embedding.word_sums import MOST, CompiledSums, WordSums, compiled_library
 from knowledgepulse_worker.policy import BUCKETS
 from knowledgepulse_worker.scoring import TraceText
 from knowledgepulse_worker.scoring.words import (
     MAX_PARTS,
+    MAX_WORDS,
     buckets_of,
     hashes_of,
     parts_of,
@@ -77,6 +79,9 @@ class LexicalEmbedder:
     def __init__(self, dimensions: int = 384, text: TraceText = "parts") -> None:
         self.dimensions = dimensions
         self._reads_parts = text == "parts"
+        library, counts = compiled_library(), np.arange(MOST + 1, dtype=np.float64)
+        weights = _weights(counts, np.array([[False], [True]]))
+        self._compiled = library and CompiledSums(library, _COMMON, weights, dimensions)
         model_input = ModelInput(text)
         self.identity = model_input.identity(hashlib.sha256(f"lexical 1 {dimensions}".encode()).hexdigest())
         self.description = model_input.description("lexical")
@@ -91,44 +96,53 @@ class LexicalEmbedder:
             read, is_cut = parts_of(text)
             truncated += is_cut
             parts += read + [""] * (MAX_PARTS - len(read))
-        counts = [Counter(words_of(part)) for part in parts]
-        sizes = np.fromiter(map(len, counts), np.int64, len(counts))
-        hashes = hashes_of(chain.from_iterable(counts), int(sizes.sum()))
-        buckets = self._buckets(sizes, hashes) if self._reads_parts else None
-        return Embeddings(self._vectors(counts, sizes, hashes), truncated, buckets=buckets)
+        words = self._compiled([*map(_words_as_text, parts)]) if self._compiled else self._counted(parts)
+        buckets = self._buckets(words) if self._reads_parts else None
+        return Embeddings(self._vectors(words.sums), truncated, buckets=buckets)
 
     @staticmethod
-    def _buckets(sizes: NDArray[np.int64], hashes: NDArray[np.uint64]) -> list[bytes]:
+    def _buckets(words: WordSums) -> list[bytes]:
         """Return the buckets of each text's words for learned values."""
-        buckets = buckets_of(hashes, BUCKETS).astype(np.uint16)
-        ends = sizes.reshape(-1, MAX_PARTS).sum(axis=1).cumsum()
-        return [part.tobytes() for part in np.split(buckets, ends[:-1])]
+        ends = words.numbers.reshape(-1, MAX_PARTS).sum(axis=1).cumsum().tolist()
+        return [words.buckets[start:end].tobytes() for start, end in pairwise([0, *ends])]
 
-    def _vectors(
-        self, counts: Sequence[Counter[bytes]], sizes: NDArray[np.int64], hashes: NDArray[np.uint64]
-    ) -> NDArray[np.float32]:
-        """Return the vectors of texts from the words of their parts, :data:`MAX_PARTS` for each text."""
-        units = _normalized(self._sums(counts, sizes, hashes))
+    def _vectors(self, sums: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Return the vectors of texts from the sums of their parts, :data:`MAX_PARTS` for each text."""
+        units = _normalized(sums)
         totals = np.rint(_PARTS * units).reshape(-1, MAX_PARTS, self.dimensions).sum(axis=1)
         totals[~totals.any(axis=1), 0] = 1  # no words, or they cancel each other out
         return _normalized(totals).astype(np.float32)
 
-    def _sums(
-        self, counts: Sequence[Counter[bytes]], sizes: NDArray[np.int64], hashes: NDArray[np.uint64]
-    ) -> NDArray[np.float64]:
-        """Return the sum of each part's words in whole numbers, shape (parts, dimensions)."""
-        size = len(hashes)
+    def _counted(self, parts: Sequence[str]) -> WordSums:
+        """Count and add the words of parts without the compiled library."""
+        counts = [Counter(words_of(part)) for part in parts]
+        sizes = np.fromiter(map(len, counts), np.int64, len(counts))
+        size = int(sizes.sum())
+        hashes = hashes_of(chain.from_iterable(counts), size)
         count = np.fromiter(chain.from_iterable(words.values() for words in counts), np.float64, size)
         common = np.fromiter(map(_COMMON.__contains__, chain.from_iterable(counts)), np.bool_, size)
-        saturated = (1 + _SATURATION) * count / (count + _SATURATION)
-        weights = np.rint(_WEIGHTS * np.where(common, DISCOUNT, 1) * saturated)
+        weights = _weights(count, common)
         rows = np.repeat(np.arange(len(counts)), sizes)
         sums = np.bincount(
             rows * self.dimensions + buckets_of(hashes, self.dimensions),
             np.where(hashes & np.uint64(1 << 31), weights, -weights),
             len(counts) * self.dimensions,
         )
-        return np.asarray(sums, np.float64).reshape(len(counts), self.dimensions)
+        by_part = np.asarray(sums, np.float64).reshape(len(counts), self.dimensions)
+        return WordSums(by_part, buckets_of(hashes, BUCKETS).astype(np.uint16), sizes)
+
+
+def _words_as_text(part: str) -> bytes:
+    """Return a text with the words of a part, which is nearly always the part itself."""
+    text = part.lower().encode("utf-8", "replace")
+    # That few characters hold no more words than are read.
+    return text if text.isascii() and len(text) < 2 * MAX_WORDS else b" ".join(words_of(part))
+
+
+def _weights(count: NDArray[np.float64], common: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the weights of words from their numbers of occurrences, in whole numbers."""
+    saturated = (1 + _SATURATION) * count / (count + _SATURATION)
+    return np.rint(_WEIGHTS * np.where(common, DISCOUNT, 1) * saturated)
 
 
 def _normalized(rows: NDArray[np.float64]) -> NDArray[np.float64]:

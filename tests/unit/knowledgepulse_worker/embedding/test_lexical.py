@@ -1,14 +1,21 @@
 """The lexical embedder: one vector a text, everywhere; a line's weight and a text's work are bounded."""
 
 import hashlib
+import os
 import random
+import shutil
+import subprocess
+from binascii import crc32
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from knowledgepulse_worker.embedding import lexical
 from knowledgepulse_worker.embedding.lexical import LexicalEmbedder
+from knowledgepulse_worker.embedding.word_sums import compiled_library
 from knowledgepulse_worker.policy import BUCKETS
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.scoring import PART_SEPARATOR, embedding_text
@@ -25,6 +32,7 @@ from knowledgepulse_worker.scoring.words import (
 TEXT = (
     f"the lock file is stale{PART_SEPARATOR}größer \ud800 ビルド{PART_SEPARATOR}pytest -q tests/test_lock.py"
 )
+SECONDS = os.environ.get("FUZZ_SECONDS", "0")
 WORDS = st.text("abcdeäöü修理ビ_09", min_size=1, max_size=9)
 ANY_TEXT = st.text(st.one_of(st.characters(), st.sampled_from(f"{PART_SEPARATOR}\ud800\udfff İẞ修 \x1c\x85")))
 SPACES = st.text(" \t\n\r\x0b\x0c\x1c\x85\u00a0\u2003\u3000", min_size=1, max_size=5)
@@ -39,6 +47,14 @@ def cosine(text, other):
     return float(vector_of(text) @ vector_of(other))
 
 
+@pytest.fixture
+def without_compiler(monkeypatch):
+    monkeypatch.setattr(lexical, "compiled_library", lambda: None)
+
+
+needs_compiler = pytest.mark.skipif(compiled_library() is None, reason="there was no compiler")
+
+
 # --- one vector
 
 
@@ -49,6 +65,70 @@ def test_a_text_has_the_same_vector_on_every_machine():
     digest = hashlib.sha256(vector_of(text).astype("<f4").tobytes()).hexdigest()
 
     assert digest == "a4a0b7baf16749bdc7ff992b1843fe848fb69cb2775442d7bc40c29d4f270e84"
+
+
+@pytest.mark.usefixtures("without_compiler")
+def test_a_text_has_the_same_vector_without_a_compiler():
+    test_a_text_has_the_same_vector_on_every_machine()
+
+
+def assert_equal_without_compiler(texts, dimensions=384):
+    compiled, counted = LexicalEmbedder(dimensions), LexicalEmbedder(dimensions)
+    counted._compiled = None
+
+    one, other = compiled.embed(texts), counted.embed(texts)
+
+    assert one.vectors.tobytes() == other.vectors.tobytes()
+    assert one.buckets == other.buckets
+
+
+@needs_compiler
+@given(
+    st.lists(st.one_of(ANY_TEXT, st.lists(WORDS).map(" ".join)), min_size=1, max_size=4), st.integers(1, 64)
+)
+@example(["a" * 8 + " " + "your" * 2 + " your You 9"], 384)
+def test_the_compiled_library_gives_the_same_vectors_and_words(texts, dimensions):
+    assert_equal_without_compiler(texts, dimensions)
+
+
+@needs_compiler
+def test_the_compiled_library_reads_real_and_hostile_texts_alike(real_traces):
+    traces = [embedding_text(decode_trace(line, 2**24), "parts") for line in real_traces]
+    source = random.Random(2)
+
+    assert_equal_without_compiler(traces)
+    for _ in range(100):
+        assert_equal_without_compiler([hostile(source)])
+
+
+@needs_compiler
+def test_a_word_with_the_checksum_of_a_common_one_is_not_common():
+    """Such words are easily found; with a compiler, a text would have another vector than without."""
+    assert crc32(b"been") == crc32(b"aaccwlp")
+    assert_equal_without_compiler(["been aaccwlp aaccwlp"])
+
+
+@needs_compiler
+def test_more_words_than_are_read_are_left_out():
+    assert_equal_without_compiler([" ".join(f"{number:x}" for number in range(2 * MAX_WORDS))])
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_sanitizers_find_nothing_in_any_text(tmp_path):
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no gcc")
+    checks = ["-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    include = f"-I{Path(lexical.__file__).parent}"
+    program = Path(__file__).with_name("fuzz_words.c")
+    subprocess.run(
+        [compiler, "-std=c11", "-O1", "-g", *checks, include, program, "-o", tmp_path / "fuzz"], check=True
+    )
+
+    ran = subprocess.run([tmp_path / "fuzz", "1", SECONDS], check=False, capture_output=True, text=True)
+
+    assert ran.returncode == 0, ran.stderr[-3000:]
 
 
 @given(st.lists(st.lists(WORDS, min_size=1, max_size=8), min_size=1, max_size=3), st.data())
@@ -180,6 +260,7 @@ def hostile(source: random.Random) -> str:
     return (piece + source.choice(("", " ", PART_SEPARATOR, "\n"))) * source.choice((1, 1, 1, 3, 50, 2000))
 
 
+@pytest.mark.usefixtures("without_compiler")
 def test_work_is_bounded_for_hostile_texts(monkeypatch):
     """Counted in words, which all later work follows; the texts have up to 800 000 characters."""
     source, embedder, read = random.Random(1), LexicalEmbedder(64), []
