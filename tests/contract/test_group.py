@@ -1,4 +1,4 @@
-"""The contract of every group member, in memory, on simulated brokers and on a real one."""
+"""The contract of every group member, on simulated brokers and on a real one."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -8,11 +8,10 @@ from aiokafka import AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import IllegalStateError
 from aiokafka.structs import OffsetAndMetadata
 
-from fakes.memory_group import MemoryGroupMember, MemoryTopic
+from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.group_member import GroupMember
 from knowledgepulse_kafka.records import OutputRecord
-from simulation.brokers import SimTopic, new_cluster
-from simulation.member import SimMember
+from knowledgepulse_kafka.testing import Clients, SimTopic, new_cluster
 from support.streams import Message
 
 PARTITIONS = 2
@@ -34,35 +33,6 @@ class Listener(ConsumerRebalanceListener):
         self.assigned.set()
 
 
-class Memory:
-    """The in-memory member."""
-
-    def __init__(self):
-        self._topic = MemoryTopic.empty("a-topic", PARTITIONS)
-        self.name = self._topic.name
-
-    def new_member(self):
-        return MemoryGroupMember(self._topic)
-
-    async def rebalance(self, member):
-        await member.rebalance(range(PARTITIONS))
-
-    async def publish(self, partition, *values):
-        for value in values:
-            self._topic.publish(partition, value)
-
-    async def publish_in_open_transaction(self, partition, value):
-        self._topic.open_from[partition] = self._topic.end(partition)
-        self._topic.publish(partition, value)
-
-    async def delete_before(self, partition, offset):
-        self._topic.delete_before(partition, offset)
-
-    async def commit(self, positions):
-        for at, position in positions.items():
-            self._topic.committed[at.partition], self._topic.metadata[at.partition] = position
-
-
 class Simulated:
     """The simulated client of simulated brokers."""
 
@@ -74,10 +44,7 @@ class Simulated:
         self._cluster.create(self._topic)
 
     def new_member(self):
-        return SimMember(self._cluster, "host", (self.name,), session=10, rebalance=10)
-
-    async def rebalance(self, member):
-        """Do nothing: the coordinator assigns partitions."""
+        return Clients(self._cluster).member(Config(), [self.name], 10)
 
     async def publish(self, partition, *values):
         records = [OutputRecord(self.name, partition, 0, None, value, ()) for value in values]
@@ -106,9 +73,6 @@ class Kafka:
     def new_member(self):
         kafka = self._stream.settings.kafka
         return GroupMember(kafka.client_config(), 10**6, rebalance_timeout=10)
-
-    async def rebalance(self, member):
-        """Do nothing: the coordinator assigns partitions."""
 
     async def publish(self, partition, *values):
         await self._stream.publish(Message(value, partition=partition) for value in values)
@@ -144,9 +108,9 @@ async def stack():
 
 @pytest.fixture
 async def stage(implementation, make_stream_if_real, stack):
-    if implementation != "kafka":
-        return {"memory": Memory, "simulated": Simulated}[implementation]()
-    return Kafka(await make_stream_if_real(PARTITIONS), stack)
+    if implementation == "kafka":
+        return Kafka(await make_stream_if_real(PARTITIONS), stack)
+    return Simulated()
 
 
 @pytest.fixture
@@ -164,7 +128,6 @@ def join(stage, stack):
         await member.start()
         stack.push_async_callback(member.stop)
         member.subscribe(topics={stage.name}, listener=listener)
-        await stage.rebalance(member)
         async with asyncio.timeout(LIMIT):
             await listener.assigned.wait()
         return member
@@ -258,7 +221,6 @@ async def test_what_was_fetched_for_an_assignment_is_not_returned_in_the_next(st
 
     listener.assigned.clear()
     await join()
-    await stage.rebalance(member)
     async with asyncio.timeout(LIMIT):
         await listener.assigned.wait()
     owned = {place.partition for place in member.assignment()}

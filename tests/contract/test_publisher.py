@@ -1,27 +1,24 @@
-"""The contract of transactions of outputs: in memory, on simulated brokers and on a real one."""
+"""The contract of transactions of outputs, on simulated brokers and on a real one."""
 
 import asyncio
 import time
 from collections import Counter
-from functools import partial
 from typing import ClassVar, NamedTuple
 from uuid import uuid4
 
 import pytest
 from aiokafka.admin import NewTopic
 
-from fakes.memory_publisher import MemoryPublisher
 from knowledgepulse_kafka.commit_outcome import Committed, Refused
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.errors import TimestampError, TooLargeError, UnacceptableError
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, Headers, OutputRecord, Position
+from knowledgepulse_kafka.testing import Clients, SimTopic, new_cluster
 from knowledgepulse_kafka.topic_limits import TopicLimits
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.settings import KafkaSettings, Settings
-from simulation.brokers import SimTopic, new_cluster
-from simulation.transactional_producer import SimProducer
 from support.kafka_release import needs_kafka
 from support.streams import ARRIVAL_LIMIT, Stream, admin_of
 
@@ -39,37 +36,6 @@ class Read(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers
-
-
-class Memory:
-    """The in-memory publisher, with topics that behave like real ones."""
-
-    KINDS: ClassVar = {
-        "one LARGE record at a time": "refused_in_batch",
-        "small records": "refused",
-        "records of the last hour": "refusing_timestamps",
-        "records with a key": "refusing_keyless",
-    }
-
-    def __init__(self):
-        self._publisher = MemoryPublisher(PARTITIONS)
-        self.publish = self._publisher.publish
-
-    async def topic(self, takes="anything"):
-        name = uuid4().hex
-        if takes in self.KINDS:
-            getattr(self._publisher, self.KINDS[takes]).add(name)
-        return name
-
-    async def read(self, topic):
-        records = self._publisher.records(topic)
-        return [
-            Read(record.partition, record.timestamp_ms, record.key, record.value, record.headers)
-            for record in records
-        ]
-
-    async def committed(self):
-        return {number: position.offset for number, position in self._publisher.positions.items()}
 
 
 def publishing(publisher, topic, group):
@@ -102,8 +68,7 @@ class Simulated:
         self._cluster = new_cluster()
         self._cluster.epoch = NOW / 1000 - self._cluster.loop.time()
         self._cluster.create(SimTopic.new("raw", PARTITIONS))
-        new_producer = partial(SimProducer, self._cluster, "host", lambda _: None)
-        self._publisher = TransactionalPublisher(Config(), "id", 10**5, new_producer)
+        self._publisher = Clients(self._cluster).publisher(Config(), "id", batch_bytes=10**5)
         self.publish = publishing(self._publisher, "raw", "group")
 
     async def __aenter__(self):
@@ -188,9 +153,6 @@ def servers(request, implementation):
 
 @pytest.fixture
 async def stage(implementation, servers, tmp_path):
-    if implementation == "memory":
-        yield Memory()
-        return
     async with Simulated() if implementation == "simulated" else Kafka(servers, tmp_path) as stage:
         yield stage
 

@@ -1,34 +1,17 @@
-"""The contract of every reader, in memory, on simulated brokers and on a real one."""
+"""The contract of every reader, on simulated brokers and on a real one."""
 
 import time
-from dataclasses import replace
 
 import pytest
 
-from fakes.memory_reader import MemoryReader
 from knowledgepulse_kafka.records import OutputRecord
+from knowledgepulse_kafka.testing import Clients, SimTopic, new_cluster
 from knowledgepulse_kafka.topic_reader import TopicReader, read_topic
 from knowledgepulse_kafka.topics import Topic
-from simulation.brokers import SimTopic, new_cluster
-from simulation.clients import SimReader
-from support.scored import dead_letter
 from support.streams import Message
 
 PARTITIONS = 2
 NOW = time.time_ns() // 10**6  # a record that is older than its topic's retention is deleted
-
-
-class Memory:
-    """The in-memory reader."""
-
-    def __init__(self):
-        self.reader = MemoryReader()
-        self.topic = Topic("a-topic", PARTITIONS, 10**6)
-
-    async def write(self, messages):
-        for message in messages:
-            record = replace(dead_letter(0), topic=self.topic.name, partition=message.partition)
-            self.reader.append(replace(record, value=message.value, timestamp=message.timestamp_ms))
 
 
 class Simulated:
@@ -36,7 +19,7 @@ class Simulated:
 
     def __init__(self):
         cluster = new_cluster()
-        self.reader = SimReader(cluster, "host")
+        self.reader = Clients(cluster).reader()
         self.topic = Topic("a-topic", PARTITIONS, 10**6)
         self._logs = SimTopic.new(self.topic.name, PARTITIONS)
         cluster.create(self._logs)
@@ -61,7 +44,7 @@ class Kafka:
 @pytest.fixture
 async def stage(implementation, make_stream_if_real):
     if implementation != "kafka":
-        yield {"memory": Memory, "simulated": Simulated}[implementation]()
+        yield Simulated()
     else:
         stream = await make_stream_if_real(PARTITIONS)
         async with TopicReader(

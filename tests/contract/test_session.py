@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -17,12 +16,9 @@ from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 from knowledgepulse_kafka.session import Session
+from knowledgepulse_kafka.testing import Clients, SimTopic, new_cluster
 from knowledgepulse_kafka.topic_reader import TopicReader
 from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
-from simulation.brokers import SimTopic, new_cluster
-from simulation.clients import SimReader
-from simulation.member import SimMember
-from simulation.transactional_producer import SimProducer
 
 pytestmark = pytest.mark.parametrize(
     "implementation", ["simulated", pytest.param("kafka", marks=pytest.mark.integration)], indirect=True
@@ -39,24 +35,17 @@ class Simulated:
     source, target, group = "source", "target", "a-group"
 
     def __init__(self):
-        self._cluster = new_cluster()
+        cluster = new_cluster()
         for name in (self.source, self.target):
-            self._cluster.create(SimTopic.new(name, PARTITIONS))
-        self._new_producer = partial(SimProducer, self._cluster, "host", lambda _: None)
-        self.reader = SimReader(self._cluster, "host")
+            cluster.create(SimTopic.new(name, PARTITIONS))
+        self._clients = Clients(cluster)
+        self.reader = self._clients.reader()
 
     def publisher(self):
-        return TransactionalPublisher(Config(), "source", new_producer=self._new_producer)
+        return self._clients.publisher(Config(), "source")
 
     def session(self):
-        return Session(
-            Config(group=self.group),
-            [self.source],
-            uuid4().hex,
-            decoded_bytes=10**6,
-            new_member=lambda *_: SimMember(self._cluster, "host", (self.source,), session=10, rebalance=10),
-            new_producer=self._new_producer,
-        )
+        return self._clients.session(Config(group=self.group), [self.source], uuid4().hex)
 
 
 class Kafka:

@@ -7,7 +7,6 @@ import gc
 import inspect
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -21,14 +20,11 @@ from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_kafka.group_member import GroupMember
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
+from knowledgepulse_kafka.testing import Clients, SimTopic, new_cluster
 from knowledgepulse_kafka.topic_reader import TopicReader
 from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.settings import TopicSettings
-from simulation.brokers import SimTopic, new_cluster
-from simulation.clients import SimReader
-from simulation.member import SimMember
-from simulation.transactional_producer import SimProducer
 
 pytestmark = pytest.mark.parametrize(
     "implementation", ["simulated", pytest.param("kafka", marks=pytest.mark.integration)], indirect=True
@@ -47,14 +43,14 @@ class Simulated:
     def __init__(self):
         self._cluster = new_cluster()
         self._cluster.create(SimTopic.new(self.topic, PARTITIONS))
-        self.reader = SimReader(self._cluster, "host")
+        self._clients = Clients(self._cluster)
+        self.reader = self._clients.reader()
 
     def new_member(self):
-        return SimMember(self._cluster, "host", (self.topic,), session=10, rebalance=10)
+        return self._clients.member(Config(), [self.topic], 10)
 
     def publisher(self, name):
-        new_producer = partial(SimProducer, self._cluster, "host", lambda _: None)
-        return TransactionalPublisher(Config(), name, new_producer=new_producer)
+        return self._clients.publisher(Config(), name)
 
     async def committed(self):
         """Return the group's offsets by partition."""

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 async def test_the_example_makes_one_invoice_of_each_order_with_a_value(broker):
     """An order without one ended each session after the other."""
     servers = broker.bootstrap_servers
-    (source,) = (
+    source, _ = (
         block.text for block in blocks("worker/knowledgepulse_kafka/README.md") if block.tag == "python"
     )
     example = {"__name__": "example"}
@@ -32,7 +32,7 @@ async def test_the_example_makes_one_invoice_of_each_order_with_a_value(broker):
         ([b"sugar"], [b"TEA", b"MILK", b"SUGAR"]),
     ):
         await _publish(servers, orders)
-        billing = asyncio.create_task(example["bill"](servers, "billing-1"))
+        billing = asyncio.create_task(example["main"](servers, "billing-1"))
         async with TopicReader(Config(bootstrap_servers=servers), 10**6) as reader, asyncio.timeout(60):
             while len(invoices := await _values(reader)) < len(expected):
                 await asyncio.sleep(0.1)

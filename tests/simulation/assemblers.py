@@ -14,6 +14,11 @@ from prometheus_client import CollectorRegistry
 
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_kafka.session import Session
+from knowledgepulse_kafka.testing.brokers import SimTopic
+from knowledgepulse_kafka.testing.clients import SimReader
+from knowledgepulse_kafka.testing.member import SimMember
+from knowledgepulse_kafka.testing.transactional_producer import SimProducer
+from knowledgepulse_kafka.testing.virtual_time import EPOCH
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_kafka.transactional_publisher import BATCH_BYTES, TransactionalPublisher
 from knowledgepulse_schemas.convert import Options
@@ -27,15 +32,10 @@ from knowledgepulse_worker.tools.assemble.open_runs import SpanRun
 from knowledgepulse_worker.tools.assemble.run_conversion import CompleteRun, convert_run
 from knowledgepulse_worker.tools.assemble.run_outputs import RunDeadLetter, RunOutputs
 from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyLog
-from simulation.brokers import SimTopic
-from simulation.clients import SimReader
 from simulation.faults import Faults
 from simulation.histories import Event, History, event
-from simulation.loop import EPOCH
-from simulation.member import SimMember
 from simulation.pods import Pod, World
 from simulation.transactional_player import TransactionalPlayer
-from simulation.transactional_producer import SimProducer
 from support.spans import converted, export, message, span
 
 KINDS = {

@@ -11,6 +11,10 @@ from prometheus_client import CollectorRegistry
 
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_kafka.session import Session
+from knowledgepulse_kafka.testing.brokers import SimTopic
+from knowledgepulse_kafka.testing.member import SimMember
+from knowledgepulse_kafka.testing.transactional_producer import SimProducer
+from knowledgepulse_kafka.testing.virtual_time import EPOCH
 from knowledgepulse_schemas import ReasoningTrace, SpanContext
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Scorer
@@ -23,14 +27,10 @@ from knowledgepulse_worker.tools.evaluations.run_evaluations import (
     send_evaluations,
 )
 from simulation.assemblers import KINDS, MOMENTS, replaced
-from simulation.brokers import SimTopic
 from simulation.faults import Faults
 from simulation.histories import History, event
-from simulation.loop import EPOCH
-from simulation.member import SimMember
 from simulation.pods import Pod, World
 from simulation.transactional_player import TransactionalPlayer
-from simulation.transactional_producer import SimProducer
 from support.lanes import trace_of
 from support.scored import published
 

@@ -7,7 +7,7 @@ from uuid import UUID
 from aiokafka.errors import GroupAuthorizationFailedError, RequestTimedOutError
 from aiokafka.structs import OffsetAndMetadata
 
-from simulation.brokers import SimTopic
+from knowledgepulse_kafka.testing.brokers import SimTopic
 from simulation.policies import policy_of
 
 

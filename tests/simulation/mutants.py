@@ -1,6 +1,6 @@
 """Apply the mutants of ``mutants.jsonl`` one by one, and show which the histories find.
 
-Most mutants break the worker. Those in ``simulation/`` break the brokers where the worker relies on them.
+Most mutants break the worker. Those in ``testing/`` break the brokers where the worker relies on them.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from collections import defaultdict
 from msgspec.structs import replace
 
 from knowledgepulse_kafka.records import OutputRecord
+from knowledgepulse_kafka.testing import clients
 from knowledgepulse_kafka.topic_reader import raw_record
 from knowledgepulse_kafka.transactional_publisher import TOPIC_ID
 from knowledgepulse_schemas import ReasoningTrace
@@ -25,7 +26,6 @@ from knowledgepulse_worker.records.score_header import decode_score, encode_scor
 from knowledgepulse_worker.scoring import Nearest, score_trace
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
 from knowledgepulse_worker.tools.audit.source_index import SourceIndex
-from simulation import clients
 from simulation.worker_pods import METRICS
 
 REFUSALS = {b"TooLargeError", b"UnacceptableError", b"DeliveryError"}

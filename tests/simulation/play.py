@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from simulation import loop as virtual
+from knowledgepulse_kafka.testing.virtual_time import NothingLeftError, run
 from simulation.assemblers import AssemblerPlayer, assembler_history
+from simulation.clock import simulated_process
 from simulation.evaluators import EvaluatorPlayer, evaluator_history
 from simulation.histories import history
-from simulation.loop import NothingLeftError, simulated_process
 from simulation.worker_player import WorkerPlayer
 
 PLAYERS = {"worker": WorkerPlayer, "assembler": AssemblerPlayer, "evaluator": EvaluatorPlayer}
@@ -28,7 +28,7 @@ def play(history, *, keep_log=False):
     logging.disable(logging.CRITICAL)
     try:
         with simulated_process():
-            return virtual.run(course)
+            return run(course)
     except NothingLeftError as error:
         players[0].violated(f"liveness: {error}")
         return players[0].outcome()

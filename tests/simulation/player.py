@@ -11,7 +11,7 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from random import Random
 
-from simulation.brokers import new_cluster
+from knowledgepulse_kafka.testing.brokers import new_cluster
 from simulation.histories import History
 
 LIVENESS = 240.0

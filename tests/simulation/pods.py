@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from aiokafka.errors import KafkaError
 
+from knowledgepulse_kafka.testing.brokers import Cluster
+from knowledgepulse_kafka.testing.virtual_time import Process
 from knowledgepulse_worker.errors import EXPECTED, StalledError
 from knowledgepulse_worker.settings import Settings
-from simulation.brokers import Cluster
-from simulation.loop import Process
 
 if TYPE_CHECKING:
     from simulation.player import Player

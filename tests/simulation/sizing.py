@@ -1,7 +1,8 @@
 """Measure a rolling upgrade and the loss of a zone with many partitions and workers.
 
-The worker's parts and their requests are real. The latencies of :mod:`simulation.network`, a start that takes
-``START`` seconds and arbitrarily fast brokers are models. Vectors have 4 dimensions, so ``VECTOR`` bytes are
+The worker's parts and their requests are real. The latencies of
+:mod:`knowledgepulse_kafka.testing.network`, a start that takes ``START``
+seconds and arbitrarily fast brokers are models. Vectors have 4 dimensions, so ``VECTOR`` bytes are
 added.
 """
 
@@ -14,10 +15,10 @@ from collections import Counter, defaultdict
 from itertools import pairwise
 from statistics import quantiles
 
+from knowledgepulse_kafka.testing.virtual_time import run
 from knowledgepulse_worker.settings import Settings
-from simulation import loop as virtual
+from simulation.clock import simulated_process
 from simulation.histories import History, Publication, Setting
-from simulation.loop import simulated_process
 from simulation.worker_player import WorkerPlayer
 
 INTERVAL = 2.0
@@ -154,7 +155,7 @@ def main():
             return await trials[0].measure(script)
 
         with simulated_process():
-            bounds = virtual.run(course, limit=10**9)
+            bounds = run(course, limit=10**9)
         took = time.monotonic() - began
         print(f"{arguments.partitions} partitions, {arguments.workers} workers, played in {took:.0f} s")
         trials[0].report(*bounds)

@@ -9,12 +9,12 @@ from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_kafka.errors import RefusedError
 from knowledgepulse_kafka.records import OutputRecord
+from knowledgepulse_kafka.testing.brokers import SimTopic, new_cluster
+from knowledgepulse_kafka.testing.member import SimMember
+from knowledgepulse_kafka.testing.transactional_producer import SimProducer
+from knowledgepulse_kafka.testing.virtual_time import run as run_in_virtual_time
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.throttling import HeldBackError
-from simulation import loop
-from simulation.brokers import SimTopic, new_cluster
-from simulation.member import SimMember
-from simulation.transactional_producer import SimProducer
 
 AT = TopicPartition("raw", 0)
 
@@ -38,7 +38,7 @@ def simulated():
         async def course():
             return await main(new_cluster())
 
-        return loop.run(course)
+        return run_in_virtual_time(course)
 
     return run
 

@@ -10,14 +10,14 @@ from unittest.mock import patch
 from uuid import UUID
 
 from knowledgepulse_kafka.records import OutputRecord
+from knowledgepulse_kafka.testing.brokers import SimTopic
+from knowledgepulse_kafka.testing.virtual_time import EPOCH
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
 from knowledgepulse_worker.lane import commit
 from knowledgepulse_worker.settings import Settings
-from simulation.brokers import SimTopic
 from simulation.faults import Faults
 from simulation.histories import Publication
-from simulation.loop import EPOCH
 from simulation.oracles import Oracles
 from simulation.player import LIVENESS, Player
 from simulation.policies import policy_of

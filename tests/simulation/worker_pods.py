@@ -16,6 +16,9 @@ from prometheus_client import CollectorRegistry
 
 from knowledgepulse_kafka.errors import DeliveryError, TopicError
 from knowledgepulse_kafka.session import Session
+from knowledgepulse_kafka.testing.clients import SimReader, SimTopicIds
+from knowledgepulse_kafka.testing.member import SimMember
+from knowledgepulse_kafka.testing.transactional_producer import SimProducer
 from knowledgepulse_kafka.throttle import Throttle, Throttles
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.embedding.base import Embeddings
@@ -29,10 +32,7 @@ from knowledgepulse_worker.records.suspects import Suspects
 from knowledgepulse_worker.stream.app import WorkerApp, services_of
 from knowledgepulse_worker.stream.checks import CHECK_INTERVAL, repeat
 from knowledgepulse_worker.stream.worker import STOP_LIMIT
-from simulation.clients import SimReader, SimTopicIds
-from simulation.member import SimMember
 from simulation.pods import Pod, World
-from simulation.transactional_producer import SimProducer
 from support.lanes import VECTORS
 from support.program import Program
 

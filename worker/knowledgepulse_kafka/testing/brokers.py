@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from aiokafka.errors import (
     InvalidTimestampError,
@@ -23,14 +23,15 @@ from aiokafka.errors import (
 
 from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, Headers, OutputRecord
 from knowledgepulse_kafka.refused_record import InvalidRecord
-from simulation.group import Group
-from simulation.loop import EPOCH
-from simulation.network import Network
-from simulation.transactions import Transactions
+from knowledgepulse_kafka.testing.group import Group, Place
+from knowledgepulse_kafka.testing.network import Network, Reply
+from knowledgepulse_kafka.testing.transactions import Transaction, Transactions
+from knowledgepulse_kafka.testing.virtual_time import EPOCH
 
 FETCH_WAIT = 2.0
 QUOTA_WINDOW = 1.0
 """The seconds whose bytes a producer may send at once."""
+_Connection: TypeAlias = tuple[int, str, int]
 
 
 class Stored(NamedTuple):
@@ -45,6 +46,18 @@ class Stored(NamedTuple):
     epoch: int = 0
 
 
+class Batch(list[OutputRecord]):
+    """A batch of a partition.
+
+    Attributes:
+        sequence: the number of records that were sent to the partition before it; -1 until it is sent.
+    """
+
+    def __init__(self, records: Iterable[OutputRecord]) -> None:
+        super().__init__(records)
+        self.sequence = -1
+
+
 class Log:
     """The log of a partition.
 
@@ -55,22 +68,23 @@ class Log:
         epochs: the first offset of each leader epoch.
     """
 
-    def __init__(self):
-        self.records = []
-        self.written = []
+    def __init__(self) -> None:
+        self.records: list[Stored] = []
+        self.written: list[Stored] = []
         self.begin = self.end = 0
-        self.open_from = None
-        self.transactions = {}
+        self.open_from: int | None = None
+        self.transactions: dict[str, list[int]] = {}
         self.epochs = [0]
-        self._readers = []
-        self._batches = {}
+        self._readers: list[Callable[[], None]] = []
+        self._batches: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}
 
     @property
-    def stable_end(self):
+    def stable_end(self) -> int:
+        """The last stable offset, below which all transactions have ended."""
         end = self.end if self.open_from is None else self.open_from
         return min(end, *(offsets[0] for offsets in self.transactions.values())) if self.transactions else end
 
-    def append(self, records, now_ms):
+    def append(self, records: Sequence[OutputRecord], now_ms: int) -> int:
         """Append a batch; return its first offset."""
         first, times = self.end, {NO_TIMESTAMP: now_ms, UNTIMED: NO_TIMESTAMP}
         for record in records:
@@ -79,7 +93,7 @@ class Log:
             self._store(Stored(self.end, time, record.key, record.value, record.headers, epoch=epoch))
         return first
 
-    def append_in(self, transaction, records, now_ms):
+    def append_in(self, transaction: Transaction, records: Batch, now_ms: int) -> int:
         """Append a batch of a transaction unless the log already has it; return its first offset.
 
         Raises:
@@ -94,49 +108,49 @@ class Log:
             offsets.extend(range(self.end - len(records), self.end))
         return batches[records.sequence][0]
 
-    def end_transaction(self, name, *, commits):
+    def end_transaction(self, name: str, *, commits: bool) -> None:
         """Write the marker of a transaction; consumers never see the records of an aborted transaction."""
         offsets = set(self.transactions.pop(name, ()))
         if not commits:
             self._hide(lambda offset: offset in offsets)
         self.skip(1)
 
-    def skip(self, offsets):
+    def skip(self, offsets: int) -> None:
         """Skip offsets, as transaction markers and compaction do."""
         self.end += offsets
         self._wake()
 
-    def _store(self, record):
+    def _store(self, record: Stored) -> None:
         self.records.append(record)
         self.written.append(record)
         self.end = record.offset + 1
         self._wake()
 
-    def abort(self):
+    def abort(self) -> None:
         """Abort the open transaction, so that consumers never see its records."""
         if self.open_from is not None:
             first = self.open_from
             self._hide(lambda offset: offset >= first)
         self.commit()
 
-    def _hide(self, is_aborted):
+    def _hide(self, is_aborted: Callable[[int], bool]) -> None:
         for log in (self.records, self.written):
             log[:] = [
                 record._replace(is_data=record.is_data and not is_aborted(record.offset)) for record in log
             ]
 
-    def commit(self):
+    def commit(self) -> None:
         """End the open transaction with a marker."""
         self.open_from = None
         self.skip(1)
 
-    def read(self, start, count):
+    def read(self, start: int, count: int) -> list[Stored]:
         """Return committed records from an offset on."""
         low, high = 0, len(self.records)
         while low < high:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if self.records[middle].offset < start else (low, middle)
-        found = []
+        found: list[Stored] = []
         for record in self.records[low:]:
             if record.offset >= self.stable_end or len(found) == count:
                 break
@@ -144,7 +158,7 @@ class Log:
                 found.append(record)
         return found
 
-    def committed(self):
+    def committed(self) -> list[Stored]:
         """Return every record that was ever committed, including deleted ones."""
         still_open = {offset for offsets in self.transactions.values() for offset in offsets}
         end = self.end if self.open_from is None else self.open_from
@@ -154,11 +168,11 @@ class Log:
             if record.is_data and record.offset < end and record.offset not in still_open
         ]
 
-    def begin_epoch(self):
+    def begin_epoch(self) -> None:
         """Get another leader."""
         self.epochs.append(self.end)
 
-    def truncate(self, offset):
+    def truncate(self, offset: int) -> None:
         """Lose the records from an offset on, as when a leader is elected that lacks them."""
         for log in (self.records, self.written):
             log[:] = [record for record in log if record.offset < offset]
@@ -166,16 +180,16 @@ class Log:
         self.epochs = [min(first, offset) for first in self.epochs]
         self.begin_epoch()
 
-    def epoch_end(self, epoch):
+    def epoch_end(self, epoch: int) -> int:
         """Return the offset at which an epoch ends."""
         return self.epochs[epoch + 1] if epoch + 1 < len(self.epochs) else self.end
 
-    def delete_before(self, offset):
+    def delete_before(self, offset: int) -> None:
         """Delete records, as retention does."""
         self.begin = max(self.begin, min(offset, self.stable_end))
         self.records = [record for record in self.records if record.offset >= self.begin]
 
-    def compact(self, random):
+    def compact(self, random: Random) -> None:
         """Keep only the last committed record of each key before some offset, and delete some tombstones."""
         until = random.randint(self.begin, self.stable_end)
         last = {record.key: record for record in self.records if record.is_data and record.offset < until}
@@ -186,11 +200,11 @@ class Log:
             or (record is last.get(record.key) and (record.value is not None or random.random() < 0.7))
         ]
 
-    def call_on_change(self, reader):
+    def call_on_change(self, reader: Callable[[], None]) -> None:
         """Call a reader once as soon as there is more to read."""
         self._readers.append(reader)
 
-    def _wake(self):
+    def _wake(self) -> None:
         readers, self._readers = self._readers, []
         for reader in readers:
             reader()
@@ -214,7 +228,8 @@ class SimTopic:
     is_compacted: bool = False
 
     @classmethod
-    def new(cls, name, partitions, topic_id=b"", **limits):
+    def new(cls, name: str, partitions: int, topic_id: bytes = b"", **limits: Any) -> SimTopic:
+        """Return an empty topic; limits are its attributes."""
         return cls(name, topic_id, [Log() for _ in range(partitions)], **limits)
 
 
@@ -250,20 +265,25 @@ class Cluster:
     epoch: float = EPOCH
     views: list[dict[str, SimTopic]] = field(default_factory=list)
     topics: dict[str, SimTopic] = field(default_factory=dict)
-    leaders: dict[tuple[str, int], int] = field(default_factory=dict)
+    leaders: dict[Place, int] = field(default_factory=dict)
     starved: set[int] = field(default_factory=set)
     quota: float | None = None
     transactions: Transactions = field(init=False)
     on_append: Callable[[SimTopic, int, int, Sequence[OutputRecord], str], None] = lambda *_: None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.views = [{} for _ in range(self.count)]
-        self._paid_until = {}
-        self._muted_until = {}
+        self._paid_until: dict[tuple[int, str], float] = {}
+        self._muted_until: dict[_Connection, float] = {}
         self.transactions = Transactions(self)
         self.group.is_pending = self.transactions.has_pending
 
-    def create(self, topic, lag=0.0):
+    @property
+    def now_ms(self) -> int:
+        """The brokers' clock."""
+        return int((self.epoch + self.loop.time()) * 1000)
+
+    def create(self, topic: SimTopic, lag: float = 0.0) -> None:
         """Create or recreate a topic; the brokers notice it one after another."""
         self.topics[topic.name] = topic
         for partition in range(len(topic.logs)):
@@ -273,22 +293,22 @@ class Cluster:
             if not lag:
                 view[topic.name] = topic
 
-    def add_partitions(self, name, count):
+    def add_partitions(self, name: str, count: int) -> None:
         """Add empty partitions to a topic until it has this number."""
         logs = self.topics[name].logs
         for partition in range(len(logs), count):
             self.leaders.setdefault((name, partition), (partition + len(name)) % self.count)
             logs.append(Log())
 
-    def _notice(self, view, topic):
+    def _notice(self, view: dict[str, SimTopic], topic: SimTopic) -> None:
         if self.topics[topic.name] is topic:  # otherwise there is already a newer topic
             view[topic.name] = topic
 
-    def leader(self, topic, partition):
+    def leader(self, topic: str, partition: int) -> int:
         """Return a partition's leader, as a client would learn it now."""
         return self.leaders.get((topic, partition), 0)
 
-    def move_leaders(self, away_from):
+    def move_leaders(self, away_from: int) -> None:
         """Elect new leaders for the partitions that this broker leads."""
         for (name, partition), broker in self.leaders.items():
             if broker == away_from:
@@ -296,7 +316,7 @@ class Cluster:
                 if partition < len(logs := self.topics[name].logs):
                     logs[partition].begin_epoch()
 
-    def find(self, broker, name, partition):
+    def find(self, broker: int, name: str, partition: int) -> SimTopic:
         """Return the topic as a broker knows it."""
         topic = self.views[broker].get(name)
         if topic is None or partition >= len(topic.logs):
@@ -305,7 +325,14 @@ class Cluster:
             raise NotLeaderForPartitionError
         return topic
 
-    def produce(self, broker, batches, writer, producer, reply):
+    def produce(
+        self,
+        broker: int,
+        batches: Mapping[Place, Batch],
+        writer: str,
+        producer: tuple[str, int],
+        reply: Reply,
+    ) -> None:
         """Append batches to several partitions, and answer with the results and the throttle time (KIP-219).
 
         Each batch succeeds or fails independently. A request that exceeds the quota is answered at once; the
@@ -317,10 +344,10 @@ class Cluster:
             again = partial(self.produce, broker, batches, writer, producer, reply)
             self.loop.call_later(muted, again, context=Context())
             return
-        results = {at: self._append(broker, *at, batch, writer, producer) for at, batch in batches.items()}
+        results = {at: self._append(broker, at, batch, writer, producer) for at, batch in batches.items()}
         reply((results, self._charge(connection, batches)))
 
-    def _charge(self, connection, batches):
+    def _charge(self, connection: _Connection, batches: Mapping[Place, Batch]) -> float:
         """Count the bytes of a request, and return for how long its connection is not read."""
         if self.quota is None:
             return 0.0
@@ -331,23 +358,25 @@ class Cluster:
         self._muted_until[connection] = paid
         return max(0.0, paid - now)
 
-    def _append(self, broker, name, partition, batch, writer, producer):
+    def _append(
+        self, broker: int, at: Place, batch: Batch, writer: str, producer: tuple[str, int]
+    ) -> int | Exception:
         """Append a batch; return its first offset, or the error with which it is refused."""
-        now_ms = int((self.epoch + self.loop.time()) * 1000)
+        now_ms = self.now_ms
         try:
-            topic = self.find(broker, name, partition)
-            transaction = self.transactions.require(*producer, (name, partition))
+            topic = self.find(broker, *at)
+            transaction = self.transactions.require(*producer, at)
             self._check_batch(broker, topic, batch, now_ms)
-            log = topic.logs[partition]
+            log = topic.logs[at[1]]
             end = log.end
             first = log.append_in(transaction, batch, now_ms)
         except KafkaError as error:
             return error
         if log.end > end:
-            self.on_append(topic, partition, first, batch, writer)
+            self.on_append(topic, at[1], first, batch, writer)
         return first
 
-    def _check_batch(self, broker, topic, batch, now_ms):
+    def _check_batch(self, broker: int, topic: SimTopic, batch: Batch, now_ms: int) -> None:
         if broker in self.starved and self.random.random() < 0.5:
             raise NotEnoughReplicasError
         if sum(map(size, batch)) > topic.max_bytes:
@@ -358,7 +387,14 @@ class Cluster:
         if topic.max_age_ms is not None and ages and max(ages) > topic.max_age_ms:
             raise InvalidTimestampError
 
-    def fetch(self, broker, positions, count, reply, wait=FETCH_WAIT):
+    def fetch(
+        self,
+        broker: int,
+        positions: Mapping[Place, int],
+        count: int,
+        reply: Reply,
+        wait: float = FETCH_WAIT,
+    ) -> None:
         """Return the committed records from each position on as soon as there are any."""
         found = {at: self._read(broker, at, position, count) for at, position in positions.items()}
         if wait <= 0 or any(
@@ -367,7 +403,7 @@ class Cluster:
             reply(found)
             return
 
-        def again():
+        def again() -> None:
             if not waiting.cancelled():
                 waiting.cancel()
                 self.fetch(broker, positions, count, reply, 0)
@@ -376,7 +412,7 @@ class Cluster:
         for name, partition in positions:
             self.views[broker][name].logs[partition].call_on_change(again)
 
-    def _read(self, broker, at, position, count):
+    def _read(self, broker: int, at: Place, position: int, count: int) -> Answer:
         try:
             log = self.find(broker, *at).logs[at[1]]
         except (UnknownTopicOrPartitionError, NotLeaderForPartitionError) as error:
@@ -388,12 +424,12 @@ class Cluster:
         following = records[-1].offset + 1 if full else max(position, log.stable_end)
         return Answer(records, log.end, log.stable_end, following)
 
-    def bounds(self, broker, name, partition):
+    def bounds(self, broker: int, name: str, partition: int) -> range:
         """Return the offsets that a partition holds, up to the first open transaction."""
         log = self.find(broker, name, partition).logs[partition]
         return range(log.begin, log.stable_end)
 
-    def committed_records(self, name):
+    def committed_records(self, name: str) -> dict[int, list[Stored]]:
         """Return the records of a topic that consumers see, by partition."""
         return {
             number: [record for record in log.records if record.is_data and record.offset < log.stable_end]
@@ -401,11 +437,12 @@ class Cluster:
         }
 
 
-def size(record):
+def size(record: OutputRecord) -> int:
+    """Return the bytes that a record counts for."""
     return len(record.key or b"") + len(record.value or b"") + sum(len(v or b"") for _, v in record.headers)
 
 
-def new_cluster(seed=0, **group):
+def new_cluster(seed: int = 0, **group: Any) -> Cluster:
     """Return brokers without topics, in the running loop."""
     loop = asyncio.get_running_loop()
     network = Network(Random(f"network {seed}"), loop)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextvars import Context
-from typing import Any
+from random import Random
+from typing import Any, TypeAlias
 
 from aiokafka.errors import KafkaConnectionError, RequestTimedOutError
 
-from simulation.loop import OWNER
+from knowledgepulse_kafka.testing.virtual_time import OWNER
 
-Reply = Callable[[Any], None]
+Reply: TypeAlias = Callable[[Any], None]
 """Answers a request, with a result or with an exception."""
 
+Operation: TypeAlias = Callable[[Reply], None]
+"""What a broker does at a request."""
+
+_Line: TypeAlias = tuple[str, str, int]
 _RETRANSMISSION = 0.2
 _NOBODY = Context()
 
@@ -30,26 +36,28 @@ class Network:
         slow: the seconds that are added to the latency of a broker.
     """
 
-    def __init__(self, random, loop):
-        self.cut = set()
-        self.deaf = set()
-        self.down = set()
-        self.slow = {}
+    def __init__(self, random: Random, loop: asyncio.AbstractEventLoop) -> None:
+        self.cut: set[tuple[str, int]] = set()
+        self.deaf: set[tuple[str, int]] = set()
+        self.down: set[int] = set()
+        self.slow: dict[int, float] = {}
         self._random = random
         self._loop = loop
-        self._busy_until = {}
+        self._busy_until: dict[_Line, float] = {}
 
-    def call(self, host, channel, broker, operation, timeout):
+    def call(  # noqa: C901 - the three steps of one request
+        self, host: str, channel: str, broker: int, operation: Operation, timeout: float
+    ) -> asyncio.Future[Any]:
         """Send a request; ``operation`` runs at the broker, and its reply resolves the future.
 
         The future raises KafkaConnectionError or RequestTimedOutError if no answer arrives.
         """
-        answer = self._loop.create_future()
+        answer: asyncio.Future[Any] = self._loop.create_future()
         sender = OWNER.get()
         line = (host, channel, broker)
         given_up = self._loop.call_later(timeout, self._fail, answer, RequestTimedOutError)
 
-        def arrive():
+        def arrive() -> None:
             if answer.done():
                 return
             if broker in self.down:
@@ -60,12 +68,12 @@ class Network:
             else:
                 operation(reply)
 
-        def reply(result):
+        def reply(result: object) -> None:
             is_lost = (host, broker) in self.deaf
             result = KafkaConnectionError() if is_lost else result
             self._later((host, channel, -1 - broker), lambda: receive(result))
 
-        def receive(result):
+        def receive(result: object) -> None:
             if answer.done():
                 return
             if broker in self.down:
@@ -83,11 +91,11 @@ class Network:
         return answer
 
     @staticmethod
-    def _fail(answer, error):
+    def _fail(answer: asyncio.Future[Any], error: type[Exception]) -> None:
         if not answer.done():
             answer.set_exception(error())
 
-    def _later(self, line, what, least=0.0):
+    def _later(self, line: _Line, what: Callable[[], None], least: float = 0.0) -> None:
         broker = line[2] if line[2] >= 0 else -1 - line[2]
         latency = least + self._random.choice((0.0005, 0.001, 0.002, 0.02)) + self.slow.get(broker, 0.0)
         at = max(self._loop.time() + latency, self._busy_until.get(line, 0.0))

@@ -8,16 +8,14 @@ resumes.
 from __future__ import annotations
 
 import asyncio
-import gc
 import heapq
-import sys
-import time
 from collections import deque
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar, copy_context
-from functools import cache
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, TypeVar
 
-from knowledgepulse_worker.records import suspects
+Result = TypeVar("Result")
 
 EPOCH = 1_700_000_000.0
 """The wall clock's time at virtual time 0."""
@@ -37,27 +35,33 @@ class Process:
         skew: the error of the process's wall clock in seconds.
     """
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self.name = name
         self.skew = 0.0
         self.is_dead = False
         self.is_suspended = False
-        self._held = deque()
-        self._loop = asyncio.get_running_loop()
-        self._loop.processes.append(self)
+        self._held: deque[_Handle] = deque()
+        loop = asyncio.get_running_loop()
+        if not isinstance(loop, VirtualLoop):
+            raise TypeError("a process runs in virtual time only: see run()")
+        self._loop = loop
+        loop.processes.append(self)
 
-    def hold(self, handle):
+    def hold(self, handle: _Handle) -> None:
+        """Keep a callback that becomes due while the process does not run."""
         self._held.append(handle)
 
-    def suspend(self):
+    def suspend(self) -> None:
+        """Stop it, as SIGSTOP does."""
         self.is_suspended = True
 
-    def resume(self):
+    def resume(self) -> None:
+        """Let it go on, as SIGCONT does."""
         self.is_suspended = False
         self._loop.ready_again(self._held)
         self._held = deque()
 
-    def start(self, coroutine):
+    def start(self, coroutine: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
         """Run a coroutine and all tasks that it starts in this process."""
         context = copy_context()
         context.run(OWNER.set, self)
@@ -69,78 +73,93 @@ class _Handle:
 
     __slots__ = ("args", "callback", "context", "is_cancelled", "time")
 
-    def __init__(self, callback, args, context, time=0.0):
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+        time: float = 0.0,
+    ) -> None:
         self.callback = callback
         self.args = args
         self.context = copy_context() if context is None else context
         self.is_cancelled = False
         self.time = time
 
-    def cancel(self):
+    def cancel(self) -> None:
         self.is_cancelled = True
-        self.callback = self.args = None
+        self.callback, self.args = _nothing, ()
 
-    def cancelled(self):
+    def cancelled(self) -> bool:
         return self.is_cancelled
 
-    def when(self):
+    def when(self) -> float:
         return self.time
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
     """Advances its clock to the next timer whenever nothing is ready; it has no input or output."""
 
-    def __init__(self, limit=300_000):
+    _ready: deque[_Handle]
+    _scheduled: list[tuple[float, int, _Handle]]
+    _stopping: bool
+
+    def __init__(self, limit: int = 300_000) -> None:
         super().__init__()
         self.steps = 0
-        self._limit = limit
+        self.limit = limit
         self._now = 0.0
         self._timers = 0
         self._ending = False
-        self.processes = []
+        self.processes: list[Process] = []
 
-    def time(self):
+    def time(self) -> float:
+        """Return the virtual time in seconds."""
         return self._now
 
-    def call_soon(self, callback, *args, context=None):
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]  # simpler
+        """Call back in the next round."""
         handle = _Handle(callback, args, context)
         self._ready.append(handle)
         return handle
 
-    def call_later(self, delay, callback, *args, context=None):
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]  # simpler
+        """Call back after a delay."""
         return self.call_at(self._now + delay, callback, *args, context=context)
 
-    def call_at(self, when, callback, *args, context=None):
+    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]  # simpler
+        """Call back at a time."""
         handle = _Handle(callback, args, context, when)
         self._timers += 1
         heapq.heappush(self._scheduled, (when, self._timers, handle))
         return handle
 
-    def ready_again(self, handles):
+    def ready_again(self, handles: Iterable[_Handle]) -> None:
+        """Call back what a process was kept from."""
         self._ready.extend(handles)
 
-    def end_processes(self):
+    def end_processes(self) -> None:
         """Let killed and suspended processes run again, so that their tasks can be cancelled."""
         self._ending = True
         for process in self.processes:
             process.resume()
 
-    def run_in_executor(self, executor, func, *args):
+    def run_in_executor(self, executor: object, func: Any, *args: Any) -> Any:  # type: ignore[override]  # simpler
         """Run a thread's work inline at once."""
         done = self.create_future()
         try:
             done.set_result(func(*args))
-        except Exception as error:  # the caller gets the thread's error
+        except Exception as error:  # noqa: BLE001 - the caller gets the thread's error
             done.set_exception(error)
         return done
 
-    def _write_to_self(self):
+    def _write_to_self(self) -> None:
         """Do nothing, since there is no selector to wake."""
 
-    def _process_events(self, events):
+    def _process_events(self, events: object) -> None:
         """Do nothing, since there are no input or output events."""
 
-    def _run_once(self):
+    def _run_once(self) -> None:  # noqa: C901 - all that a history does passes here
         """Run all rounds until the loop is stopped; most rounds have a single callback."""
         ready, scheduled = self._ready, self._scheduled
         while not self._stopping:
@@ -153,8 +172,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             while scheduled and scheduled[0][0] <= self._now:
                 ready.append(heapq.heappop(scheduled)[2])
             self.steps += len(ready)
-            if self.steps > self._limit:
-                raise NothingLeftError(f"{self._limit} callbacks, and no end")
+            if self.steps > self.limit:
+                raise NothingLeftError(f"{self.limit} callbacks, and no end")
             for _ in range(len(ready)):
                 handle = ready.popleft()
                 if handle.is_cancelled:
@@ -171,65 +190,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     continue  # as in asyncio's own loop, it ends nothing
 
 
-class _Clock:
-    """Replaces the module ``time`` in the worker's modules."""
-
-    def monotonic(self):
-        return asyncio.get_running_loop().time()
-
-    perf_counter = monotonic
-
-    def time(self):
-        owner = OWNER.get()
-        return EPOCH + self.monotonic() + (0.0 if owner is None else owner.skew)
-
-    def time_ns(self):
-        return int(self.time() * 1e9)
-
-    def __getattr__(self, name):
-        return getattr(time, name)
+def _nothing() -> None:
+    """What a cancelled callback does."""
 
 
-@cache
-def _freeze():
-    """Exclude imported objects from later garbage collections, which would take as long as a history."""
-    gc.collect()
-    gc.freeze()
-
-
-@cache
-def _with_time(_modules):
-    """Return the worker's modules that import ``time``; the number of all modules is the cache's key."""
-    worker = [module for name, module in sys.modules.items() if name.startswith("knowledgepulse_worker.")]
-    return [module for module in worker if getattr(module, "time", None) is time]
-
-
-@contextmanager
-def simulated_process():
-    """Let the worker's modules read the running loop's clock, and announce few records at once.
-
-    Garbage collection is off meanwhile, since the effects of closing a forgotten task would depend on the
-    time of the collection.
-    """
-    _freeze()
-    clock = _Clock()
-    changed = _with_time(len(sys.modules))
-    for module in changed:
-        module.time = clock
-    step, suspects.ANNOUNCED_RECORDS = suspects.ANNOUNCED_RECORDS, 3
-    was_collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_collecting:
-            gc.enable()
-        suspects.ANNOUNCED_RECORDS = step
-        for module in changed:
-            module.time = time
-
-
-def run(main, limit=300_000):
+def run(main: Callable[[], Coroutine[Any, Any, Result]], limit: int = 300_000) -> Result:
     """Run a coroutine function in a virtual loop, then cancel all remaining tasks."""
     loop = VirtualLoop(limit)
     asyncio.set_event_loop(None)
@@ -237,7 +202,7 @@ def run(main, limit=300_000):
         return loop.run_until_complete(main())
     finally:
         loop.end_processes()
-        loop._limit = loop.steps + 200_000
+        loop.limit = loop.steps + 200_000
         for _ in range(5):
             if not (left := asyncio.all_tasks(loop)):
                 break

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, Self, TypeAlias
 
+from aiokafka import TopicPartition
 from aiokafka.errors import (
     CommitFailedError,
     ConcurrentTransactions,
@@ -16,53 +19,53 @@ from aiokafka.errors import (
     ProducerFenced,
     UnknownMemberIdError,
 )
-from aiokafka.structs import RecordMetadata
+from aiokafka.structs import OffsetAndMetadata, RecordMetadata
 
+from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.producer import SentBatch
-from knowledgepulse_kafka.records import NO_TIMESTAMP
+from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord
+from knowledgepulse_kafka.testing.brokers import Batch, Cluster, size
+from knowledgepulse_kafka.testing.clients import BACKOFF, Connection
+from knowledgepulse_kafka.testing.group import Place
+from knowledgepulse_kafka.testing.member import Moment
+from knowledgepulse_kafka.testing.transactions import GROUP
+from knowledgepulse_kafka.testing.virtual_time import OWNER
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.throttling import HeldBackError
-from simulation.brokers import size
-from simulation.clients import BACKOFF, Connection
-from simulation.loop import OWNER
-from simulation.transactions import GROUP
+
+_Request: TypeAlias = Callable[..., Awaitable[None]]
 
 
-class _Batch(list):
-    """A batch of a partition.
+class _Delivered(Batch):
+    """A batch with the future of its first record."""
 
-    Attributes:
-        sequence: the number of records that were sent to the partition before it; None until it is sent.
-        delivery: the future of its first record.
-    """
-
-    def __init__(self, records, delivery):
+    def __init__(self, records: Iterable[OutputRecord], delivery: asyncio.Future[RecordMetadata]) -> None:
         super().__init__(records)
-        self.sequence = None
         self.delivery = delivery
 
 
 class SimProducer:
-    """The methods of ``TransactionalProducer`` that the worker uses; it retries forever.
+    """What a program uses of a :class:`~knowledgepulse_kafka.producer.TransactionalProducer`.
 
-    A transaction's requests run in separate tasks, which continue even if the caller is cancelled.
+    It retries forever. A transaction's requests run in separate tasks, which continue even if the caller is
+    cancelled.
     """
 
     def __init__(
         self,
-        cluster,
-        host,
-        moment,
+        cluster: Cluster,
+        host: str,
+        moment: Moment = lambda _: None,
         *,
-        transactional_id,
-        transaction_timeout_ms,
-        request_timeout_ms=40_000,
-        max_batch_size=16_384,
-        throttle=None,
-        writer="",
-        taken=lambda: None,
-        **_,
-    ):
+        transactional_id: str,
+        transaction_timeout_ms: int,
+        request_timeout_ms: int = 40_000,
+        max_batch_size: int = 16_384,
+        throttle: Throttle | None = None,
+        writer: str = "",
+        taken: Callable[[], None] = lambda: None,
+        **_: object,
+    ) -> None:
         self._cluster = cluster
         self._connection = Connection(
             cluster, host, f"producer {transactional_id}", request_timeout_ms / 1000
@@ -72,51 +75,55 @@ class SimProducer:
         self._timeout = transaction_timeout_ms / 1000
         self._batch_bytes = max_batch_size
         self._throttle = throttle or Throttle(clock=cluster.loop.time)
-        self._throttled_until = {}
+        self._throttled_until: dict[int, float] = {}
         self._writer = writer
         self._taken = taken
         self._loop = cluster.loop
         self._epoch = -1
-        self._error = None
+        self._error: Exception | None = None
         self._is_open = False
-        self._added = set()
-        self._written = {}
-        self._queues = {}
-        self._sending = None
-        self._task = None
+        self._added: set[Place] = set()
+        self._written: dict[Place, int] = {}
+        self._queues: dict[Place, deque[_Delivered]] = {}
+        self._sending: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._sender = self.client = self  # which `abandon` closes
 
-    async def start(self):
+    async def start(self) -> None:
+        """Fence off an earlier producer with the same transactional id."""
         transactions = self._cluster.transactions
         self._epoch = await self._coordinate(transactions.begin, self._id, self._timeout)
 
-    async def stop(self):
+    async def stop(self) -> None:
         """Send the remaining records; an open transaction stays open."""
         for task in (self._sending, self._task):
             if task is not None:
                 await asyncio.wait([task])
 
-    async def close(self):
+    async def close(self) -> None:
         """Send nothing more."""
         for task in (self._sending, self._task):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
 
-    async def partitions_for(self, topic):
+    async def partitions_for(self, topic: str) -> set[int]:
+        """Return the topic's partitions."""
         return set(range(len(self._cluster.topics[topic].logs)))
 
-    def transaction(self):
+    def transaction(self) -> Self:
+        """Return itself: entering begins a transaction, leaving ends it."""
         return self
 
-    async def __aenter__(self):
+    async def __aenter__(self) -> Self:
         if self._error is not None:
             raise self._error
-        assert not self._is_open, "a transaction at a time"
+        if self._is_open:
+            raise RuntimeError("a transaction at a time")
         self._is_open = True
         return self
 
-    async def __aexit__(self, kind, error, traceback):
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             await self._in_task(self._end, True)
         elif self._error is None:
@@ -124,9 +131,13 @@ class SimProducer:
 
     # --- records
 
-    async def send_batches(self, place, records, alone):
+    async def send_batches(
+        self, place: TopicPartition, records: Sequence[OutputRecord], alone: Collection[OutputRecord]
+    ) -> list[SentBatch]:
+        """Send records to a partition, some of them in batches of their own."""
         self._taken()
-        batches, was_alone = [], True
+        batches: list[list[OutputRecord]] = []
+        was_alone = True
         for record in records:
             is_alone = any(single is record for single in alone)
             is_full = was_alone or is_alone or sum(map(size, [*batches[-1], record])) > self._batch_bytes
@@ -138,7 +149,7 @@ class SimProducer:
         for taken in batches:
             if self._error is not None:
                 raise self._error
-            batch = _Batch(map(self._timed, taken), self._loop.create_future())
+            batch = _Delivered(map(self._timed, taken), self._loop.create_future())
             self._queues.setdefault(place, deque()).append(batch)
             sent.append(SentBatch(taken, batch.delivery))
             self._moment("output taken")
@@ -146,7 +157,7 @@ class SimProducer:
                 self._sending = asyncio.create_task(self._send_batches())
         return sent
 
-    def _timed(self, record):
+    def _timed(self, record: OutputRecord) -> OutputRecord:
         if record.timestamp_ms != NO_TIMESTAMP:
             return record
         owner = OWNER.get()
@@ -155,24 +166,28 @@ class SimProducer:
 
     # --- positions and ends
 
-    async def send_group_offsets(self, offsets, group):
-        assert group.group, "a group is named"
+    async def send_group_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        """Commit positions of a group with the transaction."""
+        if not group.group:
+            raise ValueError("a group is named")
         await self._in_task(self._commit, {tuple(tp): offset for tp, offset in offsets.items()}, group)
 
-    async def _in_task(self, request, *arguments):
+    async def _in_task(self, request: _Request, *arguments: object) -> None:
         self._task = asyncio.create_task(self._after(self._task, request, *arguments))
         await asyncio.shield(self._task)
 
     @staticmethod
-    async def _after(former, request, *arguments):
+    async def _after(former: asyncio.Task[None] | None, request: _Request, *arguments: object) -> None:
         """Run one request after another, even if nobody awaits the former any more."""
         if former is not None:
             await asyncio.wait([former])
             if not former.cancelled():
                 former.exception()
-        return await request(*arguments)
+        await request(*arguments)
 
-    async def _commit(self, places, group):
+    async def _commit(self, places: Mapping[Place, OffsetAndMetadata], group: GroupMetadata) -> None:
         await self._add({GROUP})
         self._moment("offsets sent")
         while True:
@@ -189,7 +204,7 @@ class SimProducer:
             else:
                 return
 
-    async def _end(self, commits):
+    async def _end(self, commits: bool) -> None:
         if self._sending is not None:
             await asyncio.wait([self._sending])
         if self._error is not None:
@@ -201,14 +216,14 @@ class SimProducer:
         self._added = set()
         self._is_open = False
 
-    async def _add(self, places):
+    async def _add(self, places: set[Place]) -> None:
         if new := places - self._added:
             await self._coordinate(self._cluster.transactions.add, self._id, self._epoch, new)
             self._added |= new
 
     # --- requests
 
-    async def _send_batches(self):
+    async def _send_batches(self) -> None:
         """Send all batches in order, first adding their partitions to the transaction."""
         await asyncio.sleep(0)
         while self._queues and self._error is None:
@@ -228,9 +243,9 @@ class SimProducer:
                 self._connection.refresh()
             self._moment("output written")
 
-    async def _produce(self, batches):
+    async def _produce(self, batches: Mapping[Place, _Delivered]) -> dict[Place, _Delivered]:
         """Send batches to the leaders of their partitions; return the batches that must be sent again."""
-        by_broker = {}
+        by_broker: dict[int, dict[Place, _Delivered]] = {}
         for at, batch in sorted(batches.items()):
             by_broker.setdefault(self._connection.leader(at), {})[at] = batch
         again = {}
@@ -249,7 +264,7 @@ class SimProducer:
                     batches[at].delivery.set_result(RecordMetadata(*at, at, result, -1, 0, 0))
         return again
 
-    async def _request(self, broker, batches):
+    async def _request(self, broker: int, batches: Mapping[Place, _Delivered]) -> dict[Place, Any]:
         """Send batches once the broker reads them, unless that is after the transaction's deadline."""
         until = self._throttled_until.get(broker, 0.0)
         if until > self._throttle.deadline:
@@ -264,7 +279,7 @@ class SimProducer:
             self._throttled_until[broker] = self._throttle.note(throttled)
         return results
 
-    async def _coordinate(self, operation, *arguments):
+    async def _coordinate(self, operation: Callable[..., None], *arguments: object) -> Any:
         """Send a request to the coordinator of transactions, and repeat it until it is answered."""
         while True:
             try:
@@ -272,12 +287,12 @@ class SimProducer:
             except KafkaError as error:
                 await self._pause(error)
 
-    def _ask(self, broker, operation, *arguments):
+    def _ask(self, broker: int, operation: Callable[..., None], *arguments: object) -> Awaitable[Any]:
         return self._connection.call(
             broker, lambda reply: operation(broker, *arguments, reply), "transactions"
         )
 
-    async def _pause(self, error):
+    async def _pause(self, error: KafkaError) -> None:
         """Wait before the next attempt; raise the error if it is final."""
         if isinstance(error, InvalidProducerEpoch):
             self._error = ProducerFenced()
@@ -290,7 +305,7 @@ class SimProducer:
         await asyncio.sleep(BACKOFF)
 
 
-def _fail(batches, error):
+def _fail(batches: Iterable[_Delivered], error: Exception) -> None:
     for batch in batches:
         if not batch.delivery.done():
             batch.delivery.set_exception(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,10 +18,12 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import OffsetAndMetadata
 
-from simulation.group import Place
+from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.testing.group import Place
+from knowledgepulse_kafka.testing.network import Reply
 
 if TYPE_CHECKING:
-    from simulation.brokers import Cluster
+    from knowledgepulse_kafka.testing.brokers import Cluster
 
 GROUP: Place = ("__consumer_offsets", 0)
 """Where a transaction's offsets are written."""
@@ -61,23 +64,23 @@ class Transactions:
         self._coordinator = 0
         self._cluster = cluster
         self._loading_until = 0.0
-        self._known = {}
+        self._known: dict[str, Transaction] = {}
         self.is_slow = False
-        self.on_rest = lambda: None
+        self.on_rest: Callable[[], None] = lambda: None
 
     @property
-    def coordinator(self):
+    def coordinator(self) -> int:
         """The broker that is the coordinator; if it is down, the next one takes over."""
         if self._coordinator in self._cluster.network.down:
             self.move(0.5)
         return self._coordinator
 
-    def move(self, loading):
+    def move(self, loading: float) -> None:
         """Move to the next broker, which loads the state."""
         self._coordinator = (self._coordinator + 1) % self._cluster.count
         self._loading_until = self._cluster.loop.time() + loading
 
-    def require(self, name, epoch, place):
+    def require(self, name: str, epoch: int, place: Place) -> Transaction:
         """Return the open transaction that writes to a partition.
 
         Raises:
@@ -90,7 +93,7 @@ class Transactions:
             raise InvalidTxnState
         return transaction
 
-    def _problem(self, broker, name="", epoch=0):
+    def _problem(self, broker: int, name: str = "", epoch: int = 0) -> Exception | None:
         if broker != self.coordinator:
             return NotCoordinatorForGroupError()
         if self._cluster.loop.time() < self._loading_until:
@@ -98,17 +101,17 @@ class Transactions:
         return InvalidProducerEpoch() if name and self._known[name].epoch != epoch else None
 
     @property
-    def have_ended(self):
+    def have_ended(self) -> bool:
         """Whether all markers are written."""
         return not any(transaction.state in {"open", "ending"} for transaction in self._known.values())
 
-    def has_pending(self, places):
+    def has_pending(self, places: Iterable[Place]) -> bool:
         """Whether an unfinished transaction has positions in any of these partitions."""
         return any(place in transaction.offsets for transaction in self._known.values() for place in places)
 
     # --- requests
 
-    def begin(self, broker, name, timeout, reply):
+    def begin(self, broker: int, name: str, timeout: float, reply: Reply) -> None:
         """Fence off an id's former producer and end its transaction; reply with the new producer's epoch."""
         problem = self._problem(broker)
         transaction = self._known.setdefault(name, Transaction(name, timeout))
@@ -121,7 +124,7 @@ class Transactions:
             transaction.state = "empty"
         reply(problem or transaction.epoch)
 
-    def add(self, broker, name, epoch, places, reply):
+    def add(self, broker: int, name: str, epoch: int, places: set[Place], reply: Reply) -> None:
         """Add partitions to a transaction, which the first of them opens."""
         problem = self._problem(broker, name, epoch)
         transaction = self._known[name]
@@ -136,7 +139,15 @@ class Transactions:
             transaction.places.update(places)
         reply(problem)
 
-    def add_offsets(self, broker, name, epoch, offsets, metadata, reply):
+    def add_offsets(
+        self,
+        broker: int,
+        name: str,
+        epoch: int,
+        offsets: Mapping[Place, OffsetAndMetadata],
+        metadata: GroupMetadata,
+        reply: Reply,
+    ) -> None:
         """Add a member's positions to its transaction; the group's coordinator rejects a former member."""
         group = self._cluster.group
         problem = group.problem(broker)
@@ -151,7 +162,7 @@ class Transactions:
                 problem = error
         reply(problem)
 
-    def end(self, broker, name, epoch, commits, reply):
+    def end(self, broker: int, name: str, epoch: int, commits: bool, reply: Reply) -> None:
         """Commit or abort a transaction, which is decided when this replies and becomes visible later."""
         problem = self._problem(broker, name, epoch)
         transaction = self._known[name]
@@ -165,25 +176,26 @@ class Transactions:
 
     # --- ends
 
-    def _abort(self, transaction):
+    def _abort(self, transaction: Transaction) -> None:
         """Abort the transaction that a dead or fenced process has left open."""
         if transaction.state == "open":
             transaction.epoch += 1
             self._end(transaction, commits=False)
 
-    def _end(self, transaction, *, commits):
-        transaction.expiry.cancel()
+    def _end(self, transaction: Transaction, *, commits: bool) -> None:
+        if transaction.expiry is not None:
+            transaction.expiry.cancel()
         transaction.state, transaction.commits = "ending", commits
         for place in sorted(transaction.places):
             self._mark_later(transaction, place)
 
-    def _mark_later(self, transaction, place):
+    def _mark_later(self, transaction: Transaction, place: Place) -> None:
         delay = self._cluster.random.choice(
             (0.001, 0.001, 0.01, 0.01, 0.1, 0.1, 2.0 if self.is_slow else 0.1)
         )
         self._cluster.loop.call_later(delay, self._mark, transaction, place, context=Context())
 
-    def _mark(self, transaction, place):
+    def _mark(self, transaction: Transaction, place: Place) -> None:
         """Write a marker, and try again while the broker is away."""
         cluster = self._cluster
         group = cluster.group

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextvars import Context
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from aiokafka.errors import (
     GroupLoadInProgressError,
@@ -16,8 +17,10 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import OffsetAndMetadata
 
-Place = tuple[str, int]
-Reply = Callable[[object], None]
+from knowledgepulse_kafka.testing.network import Reply
+
+Place: TypeAlias = tuple[str, int]
+"""A partition: its topic and number."""
 
 
 @dataclass
@@ -60,7 +63,7 @@ class Group:
     loop: asyncio.AbstractEventLoop
     coordinator: int = 0
     loading_until: float = 0.0
-    refusing: type[Exception] | None = None
+    refusing: Callable[[], Exception] | None = None
     generation: int = 0
     state: str = "empty"
     members: dict[str, _Member] = field(default_factory=dict)
@@ -78,7 +81,7 @@ class Group:
     _assignment: dict[str, tuple[Place, ...]] = field(default_factory=dict)
     _deadline: asyncio.TimerHandle | None = None
 
-    def move(self, coordinator, loading):
+    def move(self, coordinator: int, loading: float) -> None:
         """Move to another coordinator, which loads the group; requests still waiting are never answered."""
         self.coordinator = coordinator
         self.loading_until = self.loop.time() + loading
@@ -92,13 +95,22 @@ class Group:
             self._prepare()
         self.on_change(f"coordinator {coordinator}")
 
-    def problem(self, broker):
+    def problem(self, broker: int) -> Exception | None:
         """Return the error with which a broker refuses to act as the coordinator, or None."""
         if broker != self.coordinator:
             return NotCoordinatorForGroupError()
         return GroupLoadInProgressError() if self.loop.time() < self.loading_until else None
 
-    def join(self, broker, member, session, rebalance, has, reply):
+    def join(
+        self,
+        broker: int,
+        member: str,
+        session: float,
+        rebalance: float,
+        has: tuple[Place, ...],
+        reply: Reply,
+    ) -> None:
+        """Let a member join the next generation; reply once all have joined, with its number."""
         if problem := self.problem(broker):
             reply(problem)
             return
@@ -116,7 +128,7 @@ class Group:
             self._prepare()
         self._complete_join()
 
-    def _prepare(self):
+    def _prepare(self) -> None:
         was_empty = self._is_patient = self.state == "empty"
         self.state = "preparing"
         for member in self.members.values():
@@ -129,7 +141,7 @@ class Group:
         self._deadline = self.loop.call_later(limit, self._join_over, context=Context())
         self.on_change("rebalance")
 
-    def _join_over(self):
+    def _join_over(self) -> None:
         for member in [member for member in self.members.values() if member.joining is None]:
             self.expired.add(member.id)
             self._remove(member)
@@ -137,7 +149,7 @@ class Group:
         self._is_patient = False
         self._complete_join()
 
-    def _complete_join(self):
+    def _complete_join(self) -> None:
         if self.state != "preparing":
             return
         waiting = any(member.joining is None for member in self.members.values())
@@ -161,7 +173,15 @@ class Group:
             if reply is not None:
                 reply(answer)
 
-    def sync(self, broker, member, generation, assignment, reply):
+    def sync(
+        self,
+        broker: int,
+        member: str,
+        generation: int,
+        assignment: Mapping[str, tuple[Place, ...]] | None,
+        reply: Reply,
+    ) -> None:
+        """Take the assignment of the group's leader, and reply to each member with its partitions."""
         if problem := self.problem(broker) or self.stranger(member, generation):
             reply(problem)
             return
@@ -183,47 +203,49 @@ class Group:
                         other.syncing(self._assignment.get(other.id, ()))
                         other.syncing = None
 
-    def stranger(self, member, generation):
+    def stranger(self, member: str, generation: int) -> Exception | None:
         """Return the error with which a member is rejected in a generation, or None."""
         if member not in self.members:
             return UnknownMemberIdError()
         return None if generation == self.generation else IllegalGenerationError()
 
-    def heartbeat(self, broker, member, generation, reply):
+    def heartbeat(self, broker: int, member: str, generation: int, reply: Reply) -> None:
+        """Keep a member's session; reply whether a rebalance has begun."""
         problem = self.problem(broker) or self.stranger(member, generation)
         if problem is None:
             self._touch(self.members[member])
             problem = RebalanceInProgressError() if self.state == "preparing" else None
         reply(problem)
 
-    def leave(self, broker, member, reply):
+    def leave(self, broker: int, member: str, reply: Reply) -> None:
+        """Let a member leave, which begins a rebalance."""
         if self.problem(broker) is None and member in self.members:
             self._remove(self.members[member])
             self._rebalance_without()
         reply(None)
 
-    def fetch_offsets(self, broker, places, reply):
+    def fetch_offsets(self, broker: int, places: tuple[Place, ...], reply: Reply) -> None:
         """Answer with the positions that no unfinished transaction may replace."""
         stable = {at: self.committed.get(at) for at in places if not self.is_pending((at,))}
         reply(self.problem(broker) or stable)
 
-    def commit(self, positions):
+    def commit(self, positions: Mapping[Place, OffsetAndMetadata]) -> None:
         """Commit positions; those before are what a coordinator has that lacks the last commit of each."""
         self.former.update({at: self.committed[at] for at in positions if at in self.committed})
         self.committed.update(positions)
 
-    def forget(self, positions):
+    def forget(self, positions: Mapping[Place, OffsetAndMetadata]) -> None:
         """Drop the positions in a deleted topic unless newer ones were committed since."""
         for at, position in positions.items():
             if self.committed.get(at) == position:
                 del self.committed[at]
 
-    def _touch(self, member, extra=0.0):
+    def _touch(self, member: _Member, extra: float = 0.0) -> None:
         if member.expiry is not None:
             member.expiry.cancel()
         member.expiry = self.loop.call_later(member.session + extra, self._expire, member, context=Context())
 
-    def _expire(self, member):
+    def _expire(self, member: _Member) -> None:
         if self.members.get(member.id) is not member:
             return
         if member.joining is not None:  # the member is waiting for the others
@@ -234,7 +256,7 @@ class Group:
         self._remove(member)
         self._rebalance_without()
 
-    def _remove(self, member):
+    def _remove(self, member: _Member) -> None:
         if member.expiry is not None:
             member.expiry.cancel()
         if self.members.pop(member.id, None) is not None:
@@ -242,7 +264,7 @@ class Group:
         if member.syncing is not None:
             member.syncing(UnknownMemberIdError())
 
-    def _rebalance_without(self):
+    def _rebalance_without(self) -> None:
         if not self.members:
             if self._deadline is not None:
                 self._deadline.cancel()
