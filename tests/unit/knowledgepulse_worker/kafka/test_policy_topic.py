@@ -5,26 +5,26 @@ import json
 import pytest
 from hypothesis import given
 
-from fakes.memory_reader import MemoryReader
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.kafka.policy_topic import _complete, last_policy, read_policies
 from knowledgepulse_worker.policy import Policy
 from support.drawn_policies import POLICIES
+from support.written import Written
 
 TOPIC = "a-group-policies"
 
 
 @pytest.fixture
-def kept():
+async def kept():
     """Append a policy as workers do; `kept(policy, timestamp)`."""
-    reader = MemoryReader()
+    topic = Written(TOPIC)
 
     def keep(policy, timestamp=0, *, key=None, value=None):
         value = value or _complete(policy).model_dump_json(exclude_none=True).encode()
         key = key or policy.digest.encode()
-        reader.append(Record(TOPIC, 0, 0, timestamp, 0, key, value, None, len(key), len(value), ()))
+        topic.append(Record(TOPIC, 0, 0, timestamp, 0, key, value, None, len(key), len(value), ()))
 
-    keep.reader = reader
+    keep.reader = topic.reader
     return keep
 
 

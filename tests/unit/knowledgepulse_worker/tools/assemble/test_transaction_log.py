@@ -1,38 +1,35 @@
 """The transactions of an assembler's partition: what a reader makes of the topic."""
 
-from contextlib import asynccontextmanager
-
 import pytest
 
-from fakes.memory_reader import MemoryReader
 from knowledgepulse_kafka.commit_outcome import Committed, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.errors import LostPartitionsError, RefusedError
 from knowledgepulse_kafka.records import Position
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.transaction_log import MEMBER, POSITION, AssemblyLog, AssemblyStep
+from support.written import Written
+
+
+def written_log():
+    """Return an assembler's log, and its topic."""
+    log = AssemblyLog(Settings(), 0, new_reader=lambda *_: topic.reader)
+    topic = Written(log._topic)
+    return log, topic
 
 
 async def test_a_foreign_record_does_not_stop_an_assembler(caplog):
     """Each is skipped, and they are logged once with their number."""
-    reader = MemoryReader()
-
-    @asynccontextmanager
-    async def connected(*_):
-        yield reader
-
-    settings = Settings(embedding={"backend": "none"})
-    log = AssemblyLog(settings, 0, new_reader=connected)
-    topic = log._topic
-    written = ((b"a", b"3"), (None, b"1"), (b"b", b"x"), (POSITION, b"7"), (b"\xff", b"1"), (POSITION, None))
-    for key, value in written:
-        reader.append(Record(topic, 0, 0, 0, 0, key, value, None, 0, 0, ()))
+    log, topic = written_log()
+    marks = ((b"a", b"3"), (None, b"1"), (b"b", b"x"), (POSITION, b"7"), (b"\xff", b"1"), (POSITION, None))
+    for key, value in marks:
+        topic.append(Record(log._topic, 0, 0, 0, 0, key, value, None, 0, 0, ()))
 
     state = await log.read()
 
     assert (state.position, state.published) == (7, {"a": 3})
     assert caplog.messages == [
-        f"{topic}: foreign records skipped: 4, such as offset 1 (not a mark of an assembler)"
+        f"{log._topic}: foreign records skipped: 4, such as offset 1 (not a mark of an assembler)"
     ]
 
 
@@ -41,15 +38,9 @@ async def test_a_foreign_record_does_not_stop_an_assembler(caplog):
 )
 async def test_the_log_tells_whether_its_last_owner_committed_as_a_member(headers, by_member):
     """Only a member's generation fences it off; 0.3.0 was fenced by a transactional id."""
-    reader = MemoryReader()
-
-    @asynccontextmanager
-    async def connected(*_):
-        yield reader
-
-    log = AssemblyLog(Settings(), 0, new_reader=connected)
+    log, topic = written_log()
     for written in ((MEMBER,), headers):
-        reader.append(Record(log._topic, 0, 0, 0, 0, POSITION, b"7", None, 0, 0, written))
+        topic.append(Record(log._topic, 0, 0, 0, 0, POSITION, b"7", None, 0, 0, written))
 
     assert (await log.read()).by_member is by_member
 

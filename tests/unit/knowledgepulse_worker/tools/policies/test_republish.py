@@ -6,7 +6,6 @@ from contextlib import nullcontext
 import msgspec
 import pytest
 
-from fakes.memory_reader import MemoryReader
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import InputError
@@ -16,6 +15,7 @@ from knowledgepulse_worker.tools.policies.republish import check_targets, send_r
 from knowledgepulse_worker.tools.policies.scored_topics import ScoredTopics
 from knowledgepulse_worker.tools.terminal.arguments import Period
 from support.scored import published
+from support.written import Written
 
 OLD, NEW = Policy(), Policy(threshold=0.45)
 OWN = {"raw-traces", "contribute", "rejected", "dead-letter", "g-ledger-changelog", "g-replays"}
@@ -39,13 +39,10 @@ class Publisher:
 
 
 @pytest.fixture
-def topics(published_traces):
-    reader = MemoryReader()
-    for record in published_traces:
-        reader.append(record)
-    return ScoredTopics(
-        reader, [Topic(name, 1, 10**6) for name in ("contribute", "rejected")], lambda *_: None
-    )
+async def topics(published_traces):
+    names = ("contribute", "rejected")
+    reader = Written(*names, records=published_traces).reader
+    return ScoredTopics(reader, [Topic(name, 1, 10**6) for name in names], lambda *_: None)
 
 
 async def test_rescored_records_equal_those_of_a_worker_with_that_policy(topics, real_traces):
@@ -67,9 +64,9 @@ async def test_rescored_records_equal_those_of_a_worker_with_that_policy(topics,
 async def test_keeps_producer_headers_and_replaces_the_workers(real_traces):
     headers = (("traceparent", b"00-1-2-01"), ("kp-policy", b"mine"), ("a", None))
     trace = ReasoningTrace.model_validate_json(real_traces[0])
-    reader = MemoryReader()
-    reader.append(published(7, real_traces[0], score_trace(trace, None, OLD), OLD, headers))
-    scored = ScoredTopics(reader, [Topic("rejected", 1, 10**6)], lambda *_: None)
+    written = Written("rejected")
+    written.append(published(7, real_traces[0], score_trace(trace, None, OLD), OLD, headers))
+    scored = ScoredTopics(written.reader, [Topic("rejected", 1, 10**6)], lambda *_: None)
     publisher = Publisher()
 
     await send_rescored(

@@ -5,22 +5,20 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fakes.memory_reader import MemoryReader
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_schemas.trace import trace_id_of
 from knowledgepulse_worker.tools.policies.scored_topics import ScoredTopics
 from knowledgepulse_worker.tools.terminal.arguments import Period
 from support.scored import dead_letter
+from support.written import Written
 
 
 @pytest.fixture
-def topics(published_traces):
+async def topics(published_traces):
     """Return the real traces in `contribute` and `rejected`, with their offset in seconds as timestamp."""
-    reader = MemoryReader()
-    for record in published_traces:
-        reader.append(record)
     names = ("contribute", "rejected")
-    return reader, ScoredTopics(reader, [Topic(name, 1, 10**6) for name in names], lambda *_: None)
+    written = Written(*names, records=published_traces)
+    return written, ScoredTopics(written.reader, [Topic(name, 1, 10**6) for name in names], lambda *_: None)
 
 
 async def sources(scored_topics, period=None):
@@ -32,9 +30,9 @@ def at(second):
 
 
 async def test_reads_every_scored_record_once_and_counts_the_others(topics, published_traces):
-    reader, scored_topics = topics
+    written, scored_topics = topics
     for record in (*published_traces[:3], replace(dead_letter(200), topic="rejected")):
-        reader.append(record)
+        written.append(record)
 
     assert len(await sources(scored_topics)) == len(published_traces)
     assert (scored_topics.repeats, scored_topics.foreign) == (3, 1)
@@ -55,8 +53,8 @@ async def test_selects_a_period_by_record_timestamp(topics, period, seconds):
 
 async def test_skips_a_late_record_with_an_earlier_timestamp(topics, published_traces):
     """Producers set timestamps, so records after the first match may be older."""
-    reader, scored_topics = topics
-    reader.append(late := published_traces[2])
+    written, scored_topics = topics
+    written.append(late := published_traces[2])
     assert late.timestamp < 152_000
 
     assert sorted(await sources(scored_topics, Period(since=at(152)))) == [
@@ -73,9 +71,8 @@ async def test_finds_a_trace_by_the_id_that_its_redacted_copy_has_in_a_registry(
 
 async def test_finds_a_trace_by_id_source_or_position(topics, published_traces):
     """Including the position of an identical copy, as of a release before 0.3.0."""
-    reader, scored_topics = topics
-    reader.append(published_traces[0])
-    repeat = reader.records["rejected", 0][-1].offset
+    written, scored_topics = topics
+    repeat = written.append(published_traces[0])
     (expected,) = await scored_topics.find("raw-traces/0/0")
 
     for name in (expected.id, "rejected/0/0", f"rejected/0/{repeat}"):
