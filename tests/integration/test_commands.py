@@ -14,12 +14,18 @@ from knowledgepulse_kafka.errors import TooLargeError
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.worker_topics import OUTPUT_HEADROOM, changelog_topic_name
+from knowledgepulse_worker.tools.demo.processes import free_ports
 from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher
 from support import metrics_page as page
+from support.backends import FakePhoenix
 from support.commands import kp_worker
+from support.registry import Registry, register, serving
 from support.streams import Message, admin_of
 
 pytestmark = pytest.mark.integration
+
+AGENT = "kp:agent:tests"
+CLEAN = "knowledgepulse_worker.redaction.sdk:clean"
 
 
 async def test_topics_creates_missing_topics_and_reports_differences(make_stream, config):
@@ -60,6 +66,30 @@ async def test_check_names_what_would_stop_a_worker_and_changes_nothing(make_str
     assert topics.rejected in failed[1]
     async with TopicAdmin(stream.settings.kafka, topics) as admin:
         assert {changelog, topics.rejected}.isdisjoint(await admin.existing())
+
+
+async def test_check_goes_on_past_each_part_that_fails(make_stream, config):
+    """What only some workers have: a redaction function, a registry, a backend for the scores."""
+    backend, registry = FakePhoenix(), Registry()
+    stream = await make_stream(
+        1, topics={"redacted": f"redacted-{free_ports(1)[0]}"}, redaction={"function": CLEAN}
+    )
+    async with serving(registry) as registry_url, backend.served() as url:
+        key = {"KP_REGISTRY__API_KEY": await register(registry_url, AGENT)}
+        own = {"registry": {"url": registry_url, "agent_id": AGENT}}
+        arguments = ["check", "--to", "phoenix", url, "--config"]
+
+        passed = await kp_worker(*arguments, config(stream.configured(**own)), **key)
+        registry.revoke(AGENT)
+        backend.is_down = True
+        own["redaction"] = {"function": "json:dumps"}
+        failed = await kp_worker(*arguments, config(stream.configured(**own)), **key)
+
+    assert (passed[0], failed[0]) == (0, os.EX_CONFIG)
+    names = ["settings", "kafka", "topics", "model", "redaction", "registry", "backend"]
+    assert [line.split(":")[0] for line in passed[1].splitlines()] == names
+    assert [line.split(":")[0] for line in failed[1].splitlines()] == names
+    assert [line.split(":")[0] for line in failed[1].splitlines() if ": FAILED: " in line] == names[-3:]
 
 
 async def test_topics_adds_partitions_to_the_raw_topic_if_it_is_told_to(make_stream, config):

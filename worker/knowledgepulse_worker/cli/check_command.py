@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import click
@@ -16,25 +17,37 @@ from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.kafka.worker_rights import worker_rights
 from knowledgepulse_worker.kafka.worker_topics import differences
 from knowledgepulse_worker.message_text import counted
-from knowledgepulse_worker.settings import Settings, doubts_about, load_settings
+from knowledgepulse_worker.settings import RegistrySettings, Settings, doubts_about, load_settings
 from knowledgepulse_worker.stream.warm_embedder import warm_embedder
 from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.terminal.printable import printable_lines
+from knowledgepulse_worker.tools.backends import backend_access
+from knowledgepulse_worker.tools.backends.backend_options import backend_options, to_option
+from knowledgepulse_worker.tools.common.redaction_trial import try_redaction
+from knowledgepulse_worker.tools.contributions import registry_access
 
 
 @click.command()
 @config_option
-def check(config: Path | None) -> None:
+@to_option("Check also the backend that `kp-worker evaluations` is to write scores into")
+@backend_options
+def check(config: Path | None, to: tuple[str, str] | None, project: str, key_file: Path | None) -> None:
     """Check that a worker could start, without starting one or changing anything.
 
     Checks what `kp-worker run` does when it starts: the settings, the brokers, the login and its rights, the
-    topics and their settings, and the model. Each check is a line, and the exit status is not 0 if one fails.
+    topics and their settings, and the model. If they are set, has `redaction.function` redact a harmless
+    trace, and asks the registry whether it knows the key. With `--to`, reads a page of a backend's runs.
+
+    Each check is a line. One that fails says why, and the others go on. The exit status is 0 if all pass, 78
+    if a setting, a right or a topic is to be changed, and else 1.
     """
     require_worker()
     settings = load_settings(config)
     _say("settings", str(config) if config else "those of the environment", doubts_about(settings))
-    statuses = [_passed(name, look, settings) for name, look in (("kafka", _kafka), ("model", _model))]
-    sys.exit(max(statuses))
+    looks = {"kafka": _kafka, "model": _model, "redaction": _redaction, "registry": _registry}
+    if to is not None:
+        looks["backend"] = partial(_backend, *to, project, key_file)
+    sys.exit(max(_passed(name, look, settings) for name, look in looks.items()))
 
 
 def _passed(name: str, look: Callable[[Settings], None], settings: Settings) -> int:
@@ -47,7 +60,7 @@ def _passed(name: str, look: Callable[[Settings], None], settings: Settings) -> 
     return 0
 
 
-def _say(name: str, what: str, doubts: Iterator[str]) -> None:
+def _say(name: str, what: str, doubts: Iterable[str] = ()) -> None:
     click.echo(f"{name}: ok: {what}")
     for doubt in doubts:
         click.echo(f"  differs: {doubt}")
@@ -64,8 +77,7 @@ def _kafka(settings: Settings) -> None:
 
 async def _topics(settings: Settings) -> dict[str, Topic]:
     async with permitted_admin(settings, worker_rights(settings)) as admin:
-        servers = settings.kafka.bootstrap_servers
-        _say("kafka", f"{servers} answers, and grants what a worker needs", iter(()))
+        _say("kafka", f"{settings.kafka.bootstrap_servers} answers, and grants what a worker needs")
         return await admin.usable()
 
 
@@ -75,5 +87,25 @@ def _told(topic: Topic) -> str:
 
 def _model(settings: Settings) -> None:
     embedder, speed = warm_embedder(settings)
-    told = "none" if embedder is None else f"{embedder.description} in {embedder.precision}; {speed}"
-    _say("model", told, iter(()))
+    _say("model", "none" if embedder is None else f"{embedder.description} in {embedder.precision}; {speed}")
+
+
+def _redaction(settings: Settings) -> None:
+    function, timeout = settings.redaction.function, settings.redaction.timeout
+    if function is not None:
+        asyncio.run(try_redaction(function, timeout))
+    _say("redaction", "none" if function is None else f"{function} returns a trace")
+
+
+def _registry(settings: Settings) -> None:
+    registry = settings.registry
+    if registry == RegistrySettings():
+        _say("registry", "none")
+        return
+    asyncio.run(registry_access.require_access(registry))
+    _say("registry", f"{registry.url} knows the key as that of {registry.agent_id}")
+
+
+def _backend(name: str, url: str, project: str, key_file: Path | None, _: Settings) -> None:
+    address = asyncio.run(backend_access.require_access(name, url, project, key_file))
+    _say("backend", f"{name} at {address} answers, and lets the project {project} be read")

@@ -247,7 +247,8 @@ class BackendClient:
         try:
             return await until_answered(ask, self._wait, longest=_LONGEST_WAIT, patience=self._patience)
         except NoAnswerError as error:
-            raise InputError(f"{self.url}: {error}; gave up after {error.waited:.0f} s") from None
+            given_up = f"; gave up after {error.waited:.0f} s" if error.waited else ""
+            raise InputError(f"{self.url}: {error}{given_up}") from None
 
     async def _answer(self, method: str, url: URL, body: Mapping[str, Any]) -> HttpAnswer:
         """Send a request once; raise a NoAnswerError if it is to be repeated."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import click
 
 from knowledgepulse_worker.tools.backends.all_backends import BACKENDS
 from knowledgepulse_worker.tools.backends.backend_client import MAX_ANSWER
 from knowledgepulse_worker.tools.terminal.arguments import EXISTING
-from knowledgepulse_worker.tools.terminal.options import with_options
+from knowledgepulse_worker.tools.terminal.options import Function, with_options
 
 _ALL = [kind.words for kind in BACKENDS.values()]
 _PROJECTS = "".join(f", or {words.title}'s {words.project}" for words in _ALL if words.project)
@@ -31,6 +31,17 @@ BACKEND_NAMES = _alternatives(BACKENDS, " or ")
 
 KEY_VARIABLES = _alternatives((variables_in_words(kind.variables) for kind in BACKENDS.values()), ", or ")
 """The variables with the backends' keys in a sentence."""
+
+
+def to_option(told: str) -> Callable[[Function], Function]:
+    """Return the option that names a backend and its address."""
+    return click.option(
+        "--to",
+        type=(click.Choice([*BACKENDS]), str),
+        metavar="BACKEND URL",
+        help=f"{told} ({BACKEND_NAMES}).",
+    )
+
 
 backend_options = with_options(
     click.option("--project", default="default", help=f"The backend's project{_PROJECTS}."),

@@ -14,8 +14,7 @@ from knowledgepulse_worker.logs import configure, errors_logged
 from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.terminal.config_option import config_option
-from knowledgepulse_worker.tools.backends.all_backends import BACKENDS
-from knowledgepulse_worker.tools.backends.backend_options import BACKEND_NAMES, backend_options
+from knowledgepulse_worker.tools.backends.backend_options import backend_options, to_option
 from knowledgepulse_worker.tools.evaluations.destination import Destination
 
 logger = logging.getLogger(__name__)
@@ -23,12 +22,7 @@ logger = logging.getLogger(__name__)
 
 @click.command()
 @config_option
-@click.option(
-    "--to",
-    type=(click.Choice([*BACKENDS]), str),
-    metavar="BACKEND URL",
-    help=f"Write the scores into this backend ({BACKEND_NAMES}), not to the topics.",
-)
+@to_option("Write the scores not to the topics, but into this backend")
 @backend_options
 def evaluations(config: Path | None, to: tuple[str, str] | None, project: str, key_file: Path | None) -> None:
     """Send each score back to its agent's span until SIGTERM, SIGHUP or Ctrl-C.

@@ -19,6 +19,7 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.backends import backend_client, pull_command, score_runs_command
 from knowledgepulse_worker.tools.backends.all_backends import BACKENDS, connected
 from knowledgepulse_worker.tools.backends.backend import RunListing, RunScore
+from knowledgepulse_worker.tools.backends.backend_access import require_access
 from knowledgepulse_worker.tools.backends.pull_output import FileOutput, file_name
 from knowledgepulse_worker.tools.backends.pull_runs import Pull, PullRules
 from knowledgepulse_worker.tools.backends.pull_state import PullState, source_name
@@ -230,6 +231,20 @@ async def test_no_message_has_mlflow_s_key(tmp_path, key, secrets):
         with pytest.raises(SecurityError, match=r"refuses the key, status 403: not .*, please") as refused:
             _ = [page async for page in backend.runs(None)]
     assert [secret for secret in secrets if secret in str(refused.value)] == []
+
+
+async def test_access_to_a_backend_takes_an_answer_and_a_key(fake):
+    async with fake.served() as url:
+        assert await require_access(fake.name, url, "default", None) == url
+        fake.script.append(web.Response(status=401, text="who?"))
+        with pytest.raises(SecurityError) as refused:
+            await require_access(fake.name, url, "default", None)
+        fake.is_down = True
+        with pytest.raises(InputError, match=f"^{url}: status 503$"):
+            await require_access(fake.name, url, "default", None)
+    told = f"{url}: refuses the key, status 401: who?; the key is read from --key-file, or else from `"
+    assert str(refused.value).startswith(told)
+    assert all(name in str(refused.value) for names in BACKENDS[fake.name].variables for name in names)
 
 
 def score(run, value=0.5):

@@ -9,13 +9,16 @@ from contextlib import nullcontext
 
 import pytest
 from aiohttp import web
+from pydantic import SecretStr
 
-from knowledgepulse_worker.errors import AccessError, SettingsError
+from knowledgepulse_worker.errors import AccessError, InputError, SettingsError
 from knowledgepulse_worker.settings import RegistrySettings
 from knowledgepulse_worker.tools.common.retries import NoAnswerError
 from knowledgepulse_worker.tools.common.scored_records import read_scored_record
 from knowledgepulse_worker.tools.contributions.knowledge_unit import KnowledgeUnit, unit_of
+from knowledgepulse_worker.tools.contributions.registry_access import require_access
 from knowledgepulse_worker.tools.contributions.registry_client import RegistryAnswer, RegistryClient
+from knowledgepulse_worker.tools.demo.processes import free_ports
 from support.registry import Registry, register, serving
 
 REAL = os.environ.get("REGISTRY_URL")
@@ -53,6 +56,24 @@ async def test_a_trace_is_there_once_it_is_accepted_and_gone_once_it_is_deleted(
         assert await client.has(unit.id)
         assert await client.delete(unit.id)
         assert not await client.has(unit.id)
+
+
+async def test_access_to_a_registry_takes_the_agent_s_own_key(registry):
+    await require_access(registry)
+    for changed, problem in [
+        ({"agent_id": "kp:agent:other"}, "the key belongs to another agent"),
+        ({"api_key": SecretStr("kp_unknown")}, "does not know the key"),
+        ({"api_key": None}, r"^registry\.api_key or registry\.api_key_file: is not set$"),
+    ]:
+        with pytest.raises((AccessError, SettingsError), match=problem):
+            await require_access(registry.model_copy(update=changed))
+
+
+async def test_access_to_a_registry_takes_an_answer():
+    (port,) = free_ports(1)
+    away = RegistrySettings(url=f"http://127.0.0.1:{port}", agent_id="a", api_key="k")
+    with pytest.raises(InputError, match=rf"^registry\.url: http://127\.0\.0\.1:{port}: unreachable: "):
+        await require_access(away)
 
 
 async def test_what_the_schema_refuses_is_refused_with_the_registrys_words(registry, document, record):
