@@ -15,8 +15,10 @@ from yarl import URL
 
 from knowledgepulse_worker.http.pages import DATA_HEADERS, PAGE, PAGE_HEADERS
 from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.observe.recent import PublishedTrace
+from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.observe.status import Status
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.scoring import Dimensions, RecentScores, Score, ScoredRecord, quality_score
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.diagnosis import Diagnosis, Observation
@@ -96,7 +98,8 @@ class Stage:
     def __init__(self) -> None:
         self.policy = Policy(threshold=0.5, domains={"legal": {"threshold": 0.25}})
         self.metrics = Metrics(self.policy, 0.1, CollectorRegistry())
-        self.metrics.set_build_info("0", "a model", "float32", "cpu")
+        self.shadow = ShadowComparison(PolicyInForce(self.policy))
+        self.metrics.stream.set_build_info("0", "a model", "float32", "cpu")
         self.settings = Settings()
         self.content = True
         self.status = 200
@@ -132,16 +135,20 @@ class Stage:
             score=scored,
             policy=policy or self.policy.digest,
         )
-        self.metrics.published(scored, text, text, 0.2)
-        self.metrics.compare(record)
-        self.metrics.recent.detailed(record, text)
+        trace = PublishedTrace(scored, text, text, record.task_domain)
+        self.shadow.add(record)
+        self.metrics.policy.decided([trace])
+        for counted in (self.metrics.traces, self.metrics.recent):
+            counted.finished({scored.decision: 1}, [0.2])
+            counted.published([trace])
+        self.metrics.recent.detailed(record, self.shadow.in_force.known(record.policy), text)
         self.metrics.recent.scored(0.05)
-        self.metrics.recent.finished(scored.decision, 0.2)
 
     def bury(self, *, text: str = "not JSON") -> None:
         """Finish a record as a dead letter."""
-        self.metrics.dead_lettered("not_json", 0.2)
-        self.metrics.recent.finished("dead_letter", 0.2)
+        self.metrics.traces.dead_lettered({"not_json": 1})
+        for counted in (self.metrics.traces, self.metrics.recent):
+            counted.finished({"dead_letter": 1}, [0.2])
         self.metrics.recent.dead_lettered(
             f"raw-traces/0/{next(self._offsets)}",
             score=None,
@@ -154,7 +161,7 @@ class Stage:
         return web.Response(body=PAGE, headers=PAGE_HEADERS)
 
     async def data(self, _request: web.Request) -> web.Response:
-        status = Status(self.metrics, self.settings, lambda: self.diagnosis.verdict)
+        status = Status(self.metrics, self.settings, self.shadow, lambda: self.diagnosis.verdict)
         body = status.to_json(content=self.content)
         return web.Response(body=body, headers=DATA_HEADERS, status=self.status)
 

@@ -165,7 +165,7 @@ async def test_the_page_matches_the_output_topics(make_stream, real_traces, visi
 
 
 async def test_text_from_a_trace_never_becomes_markup(stage, visit):
-    stage.metrics.set_build_info("0", HOSTILE, HOSTILE, "cpu")
+    stage.metrics.stream.set_build_info("0", HOSTILE, HOSTILE, "cpu")
     stage.finish(0.2, text=HOSTILE, task_domain=HOSTILE)
     stage.finish(0.8, text=HOSTILE, task_domain=HOSTILE)
     stage.bury(text=HOSTILE)
@@ -324,7 +324,7 @@ async def test_what_the_registry_answered_is_shown(stage, visit):
 
 async def test_the_shadow_policy_shows_what_would_flip(stage, visit):
     """The stage's dimensions give 0.25 x 0.5 + 0.35 x 0.25 + 0.15 x 1 = 0.3625 under the default weights."""
-    stage.metrics.set_shadow(Policy(threshold=0.3, domains={"legal": {"threshold": 0.4}}))
+    stage.shadow.in_force.shadow = Policy(threshold=0.3, domains={"legal": {"threshold": 0.4}})
     for score, domain in ((0.2, "default"), (0.45, "default"), (0.8, "default"), (0.6, "legal")):
         stage.finish(score, domain, text=HOSTILE)
 
@@ -347,8 +347,9 @@ async def test_the_shadow_policy_shows_what_would_flip(stage, visit):
 
 async def test_a_share_shows_its_cut_and_ranks_beside_a_shadow_policy_with_a_threshold(stage, visit):
     stage.policy = Policy(share=0.1)
+    stage.shadow.in_force.policy = stage.policy
     stage.metrics.set_policy(stage.policy)
-    stage.metrics.set_shadow(Policy(threshold=0.9))
+    stage.shadow.in_force.shadow = Policy(threshold=0.9)
     for number in range(40):
         stage.finish((number * 7 % 40) / 40)
     stage.finish(0.99)
@@ -447,7 +448,7 @@ async def test_all_controls_are_reachable_by_keyboard_and_named(stage, visit):
 
 
 async def test_phones_need_no_horizontal_scrolling(stage, visit):
-    stage.metrics.set_shadow(Policy(threshold=0.1))
+    stage.shadow.in_force.shadow = Policy(threshold=0.1)
     stage.finish(text="kp:trace:" + "x" * 5000, task_domain="x" * 5000, overrides=("single_tool",))
     stage.finish(0.8, text="kp:trace:" + "x" * 5000)
     stage.bury(text="x" * 5000)
@@ -465,7 +466,7 @@ async def test_phones_need_no_horizontal_scrolling(stage, visit):
 
 
 async def test_the_page_is_accessible_in_both_colours(stage, visit):
-    stage.metrics.set_shadow(Policy(threshold=0.1))
+    stage.shadow.in_force.shadow = Policy(threshold=0.1)
     stage.finish(overrides=("single_tool",))
     stage.finish(0.8, "legal")
     stage.bury()
@@ -556,8 +557,8 @@ async def test_replaced_records_are_told_above_everything_else(stage, visit):
     notice = page.locator("#truncated")
     await expect(notice).to_be_hidden()
 
-    stage.metrics.truncated(0, range(10, 20))
-    stage.metrics.truncated(3, range(7, 8))
+    stage.metrics.recent.truncated(0, range(10, 20))
+    stage.metrics.recent.truncated(3, range(7, 8))
 
     await expect(notice).to_contain_text("A leader election replaced 11 scored records of the raw topic")
     await expect(notice).to_contain_text("partition 0, offsets 10 to 19, found ")
@@ -570,8 +571,8 @@ async def test_offsets_that_no_worker_reads_are_told_with_the_reason(stage, visi
     notice = page.locator("#skipped")
     await expect(notice).to_be_hidden()
 
-    stage.metrics.skipped(0, range(10, 20), "passed_over")
-    stage.metrics.skipped(3, range(7, 8), "deleted")
+    stage.metrics.recent.skipped(0, range(10, 20), "passed_over")
+    stage.metrics.recent.skipped(3, range(7, 8), "deleted")
 
     await expect(notice).to_contain_text("11 offsets of the raw topic were not read")
     await expect(notice).to_contain_text(
@@ -596,8 +597,8 @@ async def test_an_empty_page_says_how_to_begin(stage, visit):
 
 async def test_a_page_without_traces_tells_those_that_were_recovered(stage, visit):
     """It said "No trace yet" beside 465 of them."""
-    stage.metrics.cache_size(0, 460)
-    stage.metrics.cache_size(1, 5)
+    stage.metrics.lanes.cache_size(0, 460)
+    stage.metrics.lanes.cache_size(1, 5)
     page = (await visit(stage.url)).page
 
     await expect(page.locator("#first-title")).to_have_text(

@@ -23,6 +23,7 @@ from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.reporter import Reporter
 from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.records.ledger_records import Entry
 from knowledgepulse_worker.records.outputs import Outputs
@@ -177,6 +178,7 @@ class Harness:
         policy = policy or Policy()
         in_force = PolicyInForce(policy)
         metrics = Metrics(policy, 0.1, self.registry)
+        shadow = ShadowComparison(in_force)
         redaction = Redaction(redact, self.redacted, outputs, metrics) if redact else None
         self.services = Services(
             settings=Settings(cache=CacheSettings(max_elements=4, dimensions=DIMENSIONS), limits=self.limits),
@@ -185,7 +187,8 @@ class Harness:
             replacements=Replacements(outputs, lambda _: None, redaction),
             changelog_topic=self.ledger,
             metrics=metrics,
-            reporter=Reporter(metrics, in_force),
+            shadow=shadow,
+            reporter=Reporter(metrics, shadow),
         )
         self._lanes = []
 

@@ -19,8 +19,9 @@ from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.http.verdict import State, Verdict
 from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.observe.status import Status
-from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, Policy
+from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, Policy, PolicyInForce
 from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.scoring.overrides import EFFECTS
 from knowledgepulse_worker.settings import Settings, sections
@@ -111,7 +112,12 @@ def test_the_status_table_names_every_member():
         for name in re.findall(r"`(\w+)`", row.split("|")[1])
     ]
     verdict = Verdict(State.HEALTHY, "", 0.0)
-    status = Status(Metrics(Policy(), 0.1, CollectorRegistry()), Settings(), lambda: verdict)
+    status = Status(
+        Metrics(Policy(), 0.1, CollectorRegistry()),
+        Settings(),
+        ShadowComparison(PolicyInForce(Policy())),
+        lambda: verdict,
+    )
     assert named == list(status.data(content=True))
 
 

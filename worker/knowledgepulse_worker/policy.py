@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import time
 from base64 import b64decode
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -40,6 +42,9 @@ DIGEST_LENGTH = 32
 
 FORMER_DIGEST_LENGTH = 12
 """The number of digits up to release 0.3.0, with which a digest begins."""
+
+LAST_POLICIES = 10
+"""Number of policies that are kept to explain scores, since traces in flight outlast a change of policy."""
 
 Guard = Literal["visibility", "privacy_level"]
 """The member of a trace's metadata that a guard checks."""
@@ -386,15 +391,30 @@ class PolicyInForce:
     """The current policies, which scoring reads for each trace.
 
     Attributes:
-        policy: can be replaced at any time; earlier decisions stand.
         shadow: the policy whose decisions are only compared; None without one.
         refused: why the latest edit of the policy is not in force, and which is; empty without one.
+        since: when the policy came into force, in seconds since the epoch.
     """
 
     def __init__(self, policy: Policy, shadow: Policy | None = None) -> None:
+        self._latest: deque[Policy] = deque(maxlen=LAST_POLICIES)
         self.policy = policy
         self.shadow = shadow
         self.refused = ""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy, which can be replaced at any time; earlier decisions stand."""
+        return self._latest[-1]
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        self._latest.append(policy)
+        self.since = time.time()
+
+    def known(self, digest: str) -> Policy | None:
+        """Return the policy with a digest, if it is among the latest :data:`LAST_POLICIES`."""
+        return next((policy for policy in self._latest if is_digest_of(policy, digest)), None)
 
     @property
     def reading(self) -> Reading:

@@ -75,14 +75,19 @@ def host_path(compose: dict[str, Any]) -> Callable[[str, str], Path]:
 def labels_of() -> dict[str, set[str]]:
     """Return the labels of each series that a worker exposes, by name."""
     metrics = Metrics(Policy(share=0.1), budget=0.1, group="workers")
-    metrics.set_build_info("version", "model", "precision", "device")
-    metrics.set_shadow(Policy())
-    partition_gauges = (metrics.lag, metrics.held_back, metrics.cache_size, metrics.recovering)
-    for of_a_partition in (*partition_gauges, metrics.committed):
+    metrics.stream.set_build_info("version", "model", "precision", "device")
+    metrics.policy.set_shadow(Policy())
+    partition_gauges = (
+        metrics.stream.lag,
+        metrics.stream.held_back,
+        metrics.lanes.cache_size,
+        metrics.stream.recovering,
+    )
+    for of_a_partition in (*partition_gauges, metrics.lanes.committed):
         of_a_partition(0, 0)
-    metrics.letters("default", 1, 0)
-    metrics.share_thresholds([{"default": 0.5}])
-    metrics.waiting([Wait("Produce", "contribute/0", error="NOT_ENOUGH_REPLICAS (19)")], 0)
+    metrics.embedding.letters("default", 1, 0)
+    metrics.policy.share_thresholds([{"default": 0.5}])
+    metrics.stream.waiting([Wait("Produce", "contribute/0", error="NOT_ENOUGH_REPLICAS (19)")], 0)
     _, page = metrics.render("", content=False)
     return _labels_on(page)
 

@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from knowledgepulse_worker.policy import (
+    LAST_POLICIES,
     MAX_DOMAINS,
     PRIVACY_LEVELS,
     REFERENCE_WEIGHTS,
     VISIBILITIES,
     FitOrigin,
     Policy,
+    PolicyInForce,
     are_of_one_policy,
     begun_anew,
     by_digest,
@@ -324,3 +326,14 @@ def test_a_digest_of_a_former_release_is_that_of_the_policy_that_it_begins():
     assert are_of_one_policy(policy.digest, policy.digest)
     assert not are_of_one_policy(former, other.digest)
     assert not are_of_one_policy("", policy.digest)
+
+
+def test_the_latest_policies_are_known_by_their_digest():
+    """Traces in flight were scored under an earlier one, and are explained by it."""
+    in_force = PolicyInForce(Policy(threshold=0.0))
+    for number in range(1, LAST_POLICIES + 1):
+        in_force.policy = Policy(threshold=number / 100)
+
+    assert in_force.policy.threshold == LAST_POLICIES / 100
+    assert in_force.known(Policy(threshold=0.01).digest) == Policy(threshold=0.01)
+    assert in_force.known(Policy(threshold=0.0).digest) is None, "no more than the latest are kept"

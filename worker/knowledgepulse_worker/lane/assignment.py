@@ -93,7 +93,7 @@ class Assignment:
             for partition, position in prepared.positions.items():
                 self.tasks[partition].committed = position.offset
                 services.suspects.committed(partition, position.offset)
-                services.metrics.committed(partition, now)
+                services.metrics.lanes.committed(partition, now)
         elif isinstance(outcome, Rebalanced):
             self.close()  # otherwise, every further transaction would be aborted, too
         return following
@@ -102,10 +102,10 @@ class Assignment:
         """Refresh the gauges before a scrape."""
         lanes, metrics = self.lanes, self._services.metrics
         records = sum(lane.in_flight for lane in lanes)
-        metrics.in_flight(records, sum(lane.in_flight_bytes for lane in lanes))
+        metrics.lanes.in_flight(records, sum(lane.in_flight_bytes for lane in lanes))
         for lane in lanes:
-            metrics.cache_size(lane.partition, lane.cached)
-        metrics.share_thresholds(lane.cuts() for lane in lanes)
+            metrics.lanes.cache_size(lane.partition, lane.cached)
+        metrics.policy.share_thresholds(lane.cuts() for lane in lanes)
 
     def end(self) -> None:
         """Accept no more batches: a rebalance or the end begins, and what is complete is committed before."""

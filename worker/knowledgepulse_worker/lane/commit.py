@@ -128,14 +128,14 @@ def settle(
     """
     match outcome:
         case Committed(offsets):
-            metrics.stage("commit", time.monotonic() - prepared.began)
+            metrics.traces.stage("commit", time.monotonic() - prepared.began)
             prepared.committed(offsets)
         case Throttled():
-            metrics.aborted("throttled")
+            metrics.lanes.aborted("throttled")
         case Rebalanced():
-            metrics.aborted("rebalance")
+            metrics.lanes.aborted("rebalance")
         case Refused(error):
-            metrics.aborted("refused")
+            metrics.lanes.aborted("refused")
             return prepared.mended(error.refusals, replacements)
     return None
 

@@ -34,6 +34,7 @@ from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.reporter import Reporter
 from knowledgepulse_worker.lane.stages import DecodedRecord, RecordOutcome, TakenRecord, UndecodableRecord
 from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.records.decode import check_readable, decode_scorable
 from knowledgepulse_worker.records.ledger_records import (
@@ -77,6 +78,7 @@ class Services:
         replacements: builds outputs and redacted copies, and replaces those that their topics do not accept.
         changelog_topic: the name of the changelog topic.
         metrics: observes everything.
+        shadow: compares the decisions with those of the shadow policy.
         reporter: reports the committed records.
         suspects: the records that may kill the process.
         throttles: the times for which brokers throttle the clients.
@@ -88,6 +90,7 @@ class Services:
     replacements: Replacements
     changelog_topic: str
     metrics: Metrics
+    shadow: ShadowComparison
     reporter: Reporter
     suspects: Suspects = field(default_factory=Suspects)
     throttles: Throttles = field(default_factory=Throttles)
@@ -169,7 +172,7 @@ class Lane:
             logger.warning(
                 "partition %d: invalid entries cut from the ledger: %s", self.partition, content.reason
             )
-            self._metrics.cache_reset(content.reason)
+            self._metrics.lanes.cache_reset(content.reason)
         if content.uncommitted:
             logger.warning(
                 "partition %d: %d records are scored again, because an earlier release had not committed "
@@ -318,7 +321,7 @@ class Lane:
             "compared only with those from now on",
             *(self.partition, self._services.changelog_topic),
         )
-        self._metrics.cache_reset("lost")
+        self._metrics.lanes.cache_reset("lost")
 
     @property
     def cached(self) -> int:
@@ -381,7 +384,7 @@ class Lane:
             "%s: SKIPPED without an output: every attempt killed the worker (limits.skip_poison)",
             record.source,
         )
-        self._metrics.skipped_poison()
+        self._metrics.traces.skipped_poison()
         failure = self._poison_failure(record)
         self._outcomes.append(failed(UndecodableRecord(record, taken_at, failure), failure))
         self._request_commit()
@@ -395,7 +398,7 @@ class Lane:
         except InvalidRecordError as error:
             return UndecodableRecord(record, taken_at, bounded_failure(error.reason, error))
         finally:
-            self._metrics.stage("decode", time.monotonic() - started)
+            self._metrics.traces.stage("decode", time.monotonic() - started)
         return DecodedRecord(record, taken_at, decoded.trace, decoded.score_place, embedding=None)
 
     def _obstacle(self, record: RawRecord) -> Failure | None:

@@ -9,6 +9,7 @@ from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.embedding.base import Embedder
 from knowledgepulse_worker.embedding.batcher import EmbeddedText
+from knowledgepulse_worker.embedding.letters import Letters
 from knowledgepulse_worker.lane.stages import DecodedRecord, RecordOutcome, TakenRecord
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce, Reading
@@ -86,17 +87,21 @@ class RecordScorer:
     def _observe(
         self, score: Score, trace_id: str, embedded: EmbeddedText | None, started: float, taken_at: float
     ) -> None:
-        now = time.monotonic()
-        self._metrics.stage("score", now - started)
-        if embedded is None:
-            self._metrics.scored(score, trace_id, now - started)
-            return
-        self._metrics.admitted(embedded.admitted - taken_at)
-        self._metrics.stage("queue", embedded.started - embedded.admitted)
-        self._metrics.stage("embed", embedded.finished - embedded.started)
-        if embedded.letters is not None:
-            self._metrics.letters(score.domain, *embedded.letters)
-        self._metrics.scored(score, trace_id, now - embedded.admitted)
+        now, traces = time.monotonic(), self._metrics.traces
+        traces.stage("score", now - started)
+        if embedded is not None:
+            traces.admitted(embedded.admitted - taken_at)
+            traces.stage("queue", embedded.started - embedded.admitted)
+            traces.stage("embed", embedded.finished - embedded.started)
+            self._count_letters(score.domain, embedded.letters)
+        seconds = now - (started if embedded is None else embedded.admitted)
+        traces.scored(score, trace_id, seconds)
+        self._metrics.recent.scored(seconds)
+
+    def _count_letters(self, domain: str, letters: Letters | None) -> None:
+        if letters is not None:
+            self._metrics.embedding.letters(domain, *letters)
+            self._metrics.recent.letters[domain].append(letters)
 
 
 def failed(taken: TakenRecord, failure: Failure) -> RecordOutcome:

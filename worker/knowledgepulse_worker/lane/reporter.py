@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -15,8 +15,8 @@ from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.lane.stages import RecordOutcome
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.observe.recent import LAST_RECORDS
-from knowledgepulse_worker.policy import PolicyInForce
+from knowledgepulse_worker.observe.recent import LAST_RECORDS, PublishedTrace
+from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.records.decode_content import counts_of
 from knowledgepulse_worker.scoring import ScoredRecord, reading_of
 
@@ -31,7 +31,7 @@ class Reporter:
 
     Args:
         metrics: counts and times every record.
-        in_force: the policies, which tell what is read of a trace.
+        shadow: compares the decisions with those of the shadow policy.
         retention_check: counts outputs that are soon deleted; None if no output topic deletes by age.
         tracing: exports a span for every record; None to export none.
     """
@@ -39,22 +39,20 @@ class Reporter:
     def __init__(
         self,
         metrics: Metrics,
-        in_force: PolicyInForce,
+        shadow: ShadowComparison,
         retention_check: RetentionCheck | None = None,
         tracing: Tracing | None = None,
     ) -> None:
         self._metrics = metrics
-        self._in_force = in_force
+        self._shadow = shadow
         self._retention_check = retention_check
         self._tracing = tracing
 
     def committed(self, batch: Sequence[RecordOutcome]) -> None:
         """Report the records of a transaction, except those that were skipped."""
         reported = [outcome for outcome in batch if outcome.output is not None]
-        now = time.time()
-        for outcome in reported:
-            self._count(outcome, now)
-        for outcome in reported if self._metrics.shadow is not None else _latest(reported):
+        self._count(reported, time.time())
+        for outcome in _latest(reported) if self._shadow.report is None else reported:
             try:
                 self._report_details(outcome)
             except Exception as error:  # noqa: BLE001 - a report must not fail a lane
@@ -63,16 +61,19 @@ class Reporter:
         for outcome in reported:
             self._report_output(outcome)
 
-    def _count(self, outcome: RecordOutcome, now: float) -> None:
-        entry, timestamp = outcome.entry, outcome.record.timestamp_ms
-        end_to_end = None if timestamp < 0 else max(0.0, now - timestamp / 1000)
-        self._metrics.recent.finished(entry.outcome, end_to_end)
-        if entry.failure is not None:
-            self._metrics.dead_lettered(entry.failure.reason, end_to_end)
-        elif outcome.score is not None and (metadata := outcome.metadata) is not None:
-            self._metrics.published(outcome.score, metadata.agent_id, metadata.framework, end_to_end)
-            if metadata.task_domain != outcome.score.domain:
-                self._metrics.unprofiled(metadata.task_domain)
+    def _count(self, reported: Sequence[RecordOutcome], now: float) -> None:
+        timestamps = [outcome.record.timestamp_ms for outcome in reported]
+        end_to_end = [max(0.0, now - timestamp / 1000) for timestamp in timestamps if timestamp >= 0]
+        outcomes = Counter[str](outcome.entry.outcome for outcome in reported)
+        failures = [failure for outcome in reported if (failure := outcome.entry.failure) is not None]
+        published = [trace for outcome in reported if (trace := _published(outcome)) is not None]
+        metrics = self._metrics
+        metrics.traces.finished(outcomes, end_to_end)
+        metrics.traces.dead_lettered(Counter(failure.reason for failure in failures))
+        metrics.traces.published(published)
+        metrics.policy.decided(published)
+        metrics.recent.finished(outcomes, end_to_end)
+        metrics.recent.published(published)
 
     def _report_details(self, outcome: RecordOutcome) -> None:
         """Report the details of a dead letter, or those of a decision with the shadow policy's decision."""
@@ -86,7 +87,8 @@ class Reporter:
                 objective=outcome.objective,
             )
         elif score is not None and (metadata := outcome.metadata) is not None:
-            counts, reading = outcome.counts, self._in_force.reading
+            in_force = self._shadow.in_force
+            counts, reading = outcome.counts, in_force.reading
             if reading > reading_of(counts):
                 counts = counts_of(record.value or b"", reading)
             decided = ScoredRecord(
@@ -101,8 +103,9 @@ class Reporter:
                 policy=entry.policy,
                 counts=counts,
             )
-            self._metrics.compare(decided)
-            self._metrics.recent.detailed(decided, outcome.objective)
+            if (shadow := self._shadow.add(decided)) is not None:
+                self._metrics.policy.compared(score.decision, shadow.decision)
+            self._metrics.recent.detailed(decided, in_force.known(entry.policy or ""), outcome.objective)
 
     def _report_output(self, outcome: RecordOutcome) -> None:
         if (output := outcome.output) is None:
@@ -132,6 +135,14 @@ class Reporter:
                 "reason": None if entry.failure is None else entry.failure.reason,
             },
         )
+
+
+def _published(outcome: RecordOutcome) -> PublishedTrace | None:
+    """Return what is counted of a published trace; None of a dead letter."""
+    score, metadata = outcome.score, outcome.metadata
+    if outcome.entry.failure is not None or score is None or metadata is None:
+        return None
+    return PublishedTrace(score, metadata.agent_id, metadata.framework, metadata.task_domain)
 
 
 def _latest(reported: Sequence[RecordOutcome]) -> list[RecordOutcome]:

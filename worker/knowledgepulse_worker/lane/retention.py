@@ -37,7 +37,7 @@ class RetentionCheck:
         age_ms = time.time_ns() // 1_000_000 - output.timestamp_ms
         if age_ms <= kept_ms:
             return
-        self._metrics.expired()
+        self._metrics.traces.expired()
         if self._interval.let_pass(output.topic):
             logger.warning(
                 "%s deletes records after %d s (retention.ms), but an output %d s old was published: outputs "

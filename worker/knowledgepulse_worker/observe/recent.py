@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, overload
 
 import msgspec
 
-from knowledgepulse_worker.policy import Policy, is_digest_of
+from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Decision, Explanation, Score, ScoredRecord, explain_score, shortened
 
 LAST_SCORES = 1000
@@ -25,9 +25,6 @@ LAST_RECORDS = 20
 
 LAST_TEXTS = 256
 """Number of texts of each domain whose letters are kept."""
-
-LAST_POLICIES = 10
-"""Number of policies that are kept to explain scores, since traces in flight outlast a change of policy."""
 
 RATE_SECONDS = 60
 """Number of whole seconds over which rates are computed."""
@@ -41,6 +38,27 @@ MAX_TEXT = 200
 
 UnreadOffsetReason = Literal["deleted", "passed_over"]
 """Why no worker reads an offset: it was deleted, or the group's position was set behind it."""
+
+
+class PublishedTrace(NamedTuple):
+    """A trace whose output is committed.
+
+    Attributes:
+        score: its score.
+        agent_id: the agent's id; None if the trace names none.
+        framework: the agent's framework; None if the trace names none.
+        task_domain: the trace's own domain.
+    """
+
+    score: Score
+    agent_id: str | None
+    framework: str | None
+    task_domain: str
+
+    @property
+    def has_profile(self) -> bool:
+        """Whether the policy has a profile of the trace's domain; otherwise, ``default`` applies."""
+        return self.task_domain == self.score.domain
 
 
 class TraceOrigin(NamedTuple):
@@ -74,7 +92,7 @@ class RecentTrace:
 
     Attributes:
         record: the trace and its score, whose domain names the applied profile.
-        policy: the policy of the score; None if it is not among the worker's latest policies.
+        policy: the policy of the score; None if it is not among the latest policies in force.
         task_domain: the trace's own domain.
         objective: the trace's objective.
         at: the time of the commit, in seconds since the epoch.
@@ -102,8 +120,6 @@ class Recent:
         origins: origins of published traces.
         letters: for each domain, the numbers of Latin and of other letters of the last embedded texts.
         unprofiled: task domains of published traces that have no profile in the policy.
-        policies: the policies that were in force.
-        policy_since: when the latest one came into force, in seconds since the epoch.
         traces: published traces with their details, by decision.
         dead_letters: dead letters, with the details passed to :meth:`dead_lettered`.
         truncations: the latest truncations that were found, for as long as the process runs.
@@ -122,8 +138,6 @@ class Recent:
         self.origins: deque[TraceOrigin] = deque(maxlen=LAST_SCORES)
         self.letters: defaultdict[str, deque[tuple[int, int]]] = defaultdict(lambda: deque(maxlen=LAST_TEXTS))
         self.unprofiled: deque[str] = deque(maxlen=LAST_SCORES)
-        self.policies: deque[Policy] = deque(maxlen=LAST_POLICIES)
-        self.policy_since: float | None = None
         self.traces: dict[Decision, deque[RecentTrace]] = {
             "contribute": deque(maxlen=LAST_RECORDS),
             "rejected": deque(maxlen=LAST_RECORDS),
@@ -144,33 +158,29 @@ class Recent:
         """Record the time from a record's admission to its score."""
         self.scoring_seconds.append(seconds)
 
-    def finished(self, outcome: str, end_to_end: float | None) -> None:
-        """Record a committed output.
+    def finished(self, outcomes: Mapping[str, int], end_to_end: Iterable[float]) -> None:
+        """Record committed outputs.
 
         Args:
-            outcome: contribute, rejected or dead_letter.
-            end_to_end: seconds from the record's timestamp; None if it has no timestamp.
+            outcomes: their numbers, of contribute, rejected and dead_letter.
+            end_to_end: the seconds from the records' timestamps.
         """
-        _count(self._seconds, int(time.monotonic()), outcome)
-        _count(self._minutes, int(time.monotonic() / 60), outcome)
+        now = time.monotonic()
+        _count(self._seconds, int(now), outcomes)
+        _count(self._minutes, int(now / 60), outcomes)
         self.last_output = time.time()
-        if end_to_end is not None:
-            self.end_to_end_seconds.append(max(0.0, end_to_end))
+        self.end_to_end_seconds.extend(end_to_end)
 
-    def published(self, score: Score, agent_id: str | None, framework: str | None) -> None:
-        """Record the score and the origin of a published trace.
+    def published(self, traces: Sequence[PublishedTrace]) -> None:
+        """Record the scores and the origins of published traces, and their domains without a profile."""
+        for score, agent_id, framework, task_domain in traces[-LAST_SCORES:]:
+            self.scores.append((score.domain, score.quality_score, score.passes))
+            self.origins.append(TraceOrigin(excerpt(agent_id), excerpt(framework), score.decision))
+            if task_domain != score.domain:
+                self.unprofiled.append(excerpt(task_domain))
 
-        Args:
-            score: the trace's score.
-            agent_id: the agent's id; None if the trace names none.
-            framework: the agent's framework; None if the trace names none.
-        """
-        self.scores.append((score.domain, score.quality_score, score.passes))
-        self.origins.append(TraceOrigin(excerpt(agent_id), excerpt(framework), score.decision))
-
-    def detailed(self, record: ScoredRecord, objective: str | None) -> None:
-        """Record the details of a published trace."""
-        policy = next((known for known in self.policies if is_digest_of(known, record.policy or "")), None)
+    def detailed(self, record: ScoredRecord, policy: Policy | None, objective: str | None) -> None:
+        """Record the details of a published trace, and the policy of its score, if it is known."""
         trace = RecentTrace(
             _bounded(record), policy, excerpt(record.task_domain), excerpt(objective), time.time()
         )
@@ -202,7 +212,7 @@ class Recent:
             trace_id: the trace's id; None if the record could not be decoded.
             objective: the trace's objective; None if the record could not be decoded.
         """
-        _count(self._letters, int(time.monotonic() / 60), failure["reason"])
+        _count(self._letters, int(time.monotonic() / 60), {failure["reason"]: 1})
         self.dead_letters.append(
             {
                 "source": source,
@@ -235,11 +245,11 @@ def _sum_of_minutes(counts: Iterable[tuple[int, Counter[str]]]) -> Counter[str]:
     return sum((count for minute, count in counts if minute >= first), Counter())
 
 
-def _count(counts: deque[tuple[int, Counter[str]]], now: int, what: str) -> None:
-    """Count an event in the current second or minute."""
+def _count(counts: deque[tuple[int, Counter[str]]], now: int, events: Mapping[str, int]) -> None:
+    """Count events in the current second or minute."""
     if not counts or counts[-1][0] != now:
         counts.append((now, Counter()))
-    counts[-1][1][what] += 1
+    counts[-1][1].update(events)
 
 
 def _bounded_score(score: Score) -> Score:

@@ -23,7 +23,7 @@ from knowledgepulse_kafka import CLIENT
 from knowledgepulse_worker import __version__
 from knowledgepulse_worker.http.verdict import Verdict
 from knowledgepulse_worker.observe.evaluation import evaluation
-from knowledgepulse_worker.observe.metrics import OUTCOMES, Metrics
+from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import (
     LAST_SCORES,
     LETTER_MINUTES,
@@ -31,6 +31,8 @@ from knowledgepulse_worker.observe.recent import (
     RecentTrace,
     excerpt,
 )
+from knowledgepulse_worker.observe.shadow import ShadowComparison
+from knowledgepulse_worker.observe.trace_metrics import OUTCOMES
 from knowledgepulse_worker.scoring import Decision, Score, override_effects, similarity_text
 from knowledgepulse_worker.settings import Settings
 
@@ -65,11 +67,15 @@ class Status:
     Args:
         metrics: the worker's metrics, with its recent events.
         settings: the topics and the group.
+        shadow: the comparison with the shadow policy, and the policies in force.
         verdict: returns the verdict on the worker.
     """
 
-    def __init__(self, metrics: Metrics, settings: Settings, verdict: Callable[[], Verdict]) -> None:
+    def __init__(
+        self, metrics: Metrics, settings: Settings, shadow: ShadowComparison, verdict: Callable[[], Verdict]
+    ) -> None:
         self._metrics = metrics
+        self._comparison = shadow
         self._verdict = verdict
         self._settings = settings
         self._versions = dict(_versions())
@@ -119,7 +125,7 @@ class Status:
                 "precision": build.get("precision"),
                 "device": build.get("device"),
                 "policy": now.labels("kp_policy_info").get("policy"),
-                "policy_since": recent.policy_since,
+                "policy_since": self._comparison.in_force.since,
                 "budget_seconds": now.value("kp_budget_seconds"),
                 "embedding_pass_seconds": now.value("kp_embedding_pass_seconds") or None,
                 "runbook": self._settings.web.runbook,
@@ -189,11 +195,11 @@ class Status:
 
     def _shadow(self, *, content: bool) -> dict[str, Any] | None:
         """Return the effects of the shadow policy with both policies' rules, the newest flip first."""
-        rescored = self._metrics.shadow
+        rescored = self._comparison.report
         if rescored is None:
             return None
         flips = [{**flip.as_dict(), "id": excerpt(flip.id) if content else None} for flip in rescored.flips]
-        active = self._metrics.recent.policies[-1]
+        active = self._comparison.in_force.policy
         rules = {
             domain: {"policy": active.profile(domain).rule, "shadow": rescored.policy.profile(domain).rule}
             for domain in rescored.routes

@@ -67,7 +67,7 @@ class Redaction:
             value, trace = await redacted_trace(self._redact, output.value or b"")
         except RedactionError as error:
             return self._without(record, entry, error, time.monotonic() - started)
-        self._metrics.redacted("ok", time.monotonic() - started)
+        self._metrics.traces.redacted("ok", time.monotonic() - started)
         return self._outputs.build_redacted(record, entry, self._topic, bounded_id(trace.id), value)
 
     def too_large(self, record: RawRecord, entry: Entry) -> OutputRecord:
@@ -78,5 +78,5 @@ class Redaction:
         self, record: RawRecord, entry: Entry, error: RedactionError, seconds: float
     ) -> OutputRecord:
         logger.error("%s: not redacted: %s", record.source, error)
-        self._metrics.redacted(error.reason, seconds)
+        self._metrics.traces.redacted(error.reason, seconds)
         return self._outputs.build_unredacted(record, entry, self._topic, error.reason)

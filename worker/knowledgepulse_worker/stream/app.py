@@ -24,6 +24,7 @@ from knowledgepulse_worker.lane.reporter import Reporter
 from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import RATE_SECONDS
+from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.process.heartbeat import Report
 from knowledgepulse_worker.records.outputs import Outputs
@@ -80,6 +81,7 @@ class WorkerApp:
         self._recovery_waits = recovery_waits or Waits()
         self.settings = services.settings
         self.metrics = services.metrics
+        self.shadow = services.shadow
         self.readiness = Readiness()
         self.diagnosis = Diagnosis()
         self.owned: set[int] = set()
@@ -107,7 +109,7 @@ class WorkerApp:
             throttles=services.throttles,
         )
         self.replicas = Replicas(self.settings, self._waits_for_transaction)
-        self.metrics.partitions.labels("topic").set(raw.partitions)
+        self.metrics.stream.set_partitions(raw.partitions)
         self.metrics.on_scrape(self._refresh_gauges)
 
     def report(self) -> Report:
@@ -118,8 +120,8 @@ class WorkerApp:
     async def diagnose(self) -> None:
         """Observe the worker for the verdict on its state and for the metric of it."""
         verdict = self.diagnosis.observe(self.observe())
-        self.metrics.set_state(verdict.state)
-        self.metrics.waiting(verdict.waits, self.diagnosis.seconds)
+        self.metrics.stream.set_state(verdict.state)
+        self.metrics.stream.waiting(verdict.waits, self.diagnosis.seconds)
 
     def observe(self) -> Observation:
         """Return an observation of the worker's current state; this sends no requests."""
@@ -184,10 +186,8 @@ class WorkerApp:
         self._assigned_at = time.monotonic()
         count = len(self.owned)
         limits = self.settings.limits
-        self.metrics.rebalances.inc()
-        self.metrics.partitions.labels("owned").set(count)
-        self.metrics.in_flight_limit.set(count * limits.in_flight_records)
-        self.metrics.in_flight_bytes_limit.set(count * limits.in_flight_bytes)
+        self.metrics.stream.assigned(count)
+        self.metrics.lanes.limited(count * limits.in_flight_records, count * limits.in_flight_bytes)
         logger.info("owns %d of %d partitions of %s", count, self._raw.partitions, self._raw.name)
 
     # --- gauges
@@ -196,11 +196,11 @@ class WorkerApp:
         """Refresh the gauges before a scrape."""
         self.source.assignment.refresh_gauges()
         for partition, records in self.progress.lag().items():
-            self.metrics.lag(partition, records)
+            self.metrics.stream.lag(partition, records)
         for partition, (_, records) in self.progress.open_transactions().items():
-            self.metrics.held_back(partition, records)
+            self.metrics.stream.held_back(partition, records)
         for partition in self.owned:
-            self.metrics.recovering(partition, self.progress.remaining().get(partition, 0))
+            self.metrics.stream.recovering(partition, self.progress.remaining().get(partition, 0))
 
 
 def services_of(
@@ -231,6 +231,7 @@ def services_of(
     outputs = Outputs(settings.topics, {name: topic.partitions for name, topic in topics.items()})
     copies = settings.topics.redacted
     redaction = Redaction(redact, copies, outputs, metrics) if redact and copies else None
+    shadow = ShadowComparison(policy)
     return Services(
         settings=settings,
         policy=policy,
@@ -238,7 +239,8 @@ def services_of(
         replacements=Replacements(outputs, TopicLimits(topics).problem_of, redaction),
         changelog_topic=changelog_topic_name(settings.kafka.group),
         metrics=metrics,
-        reporter=Reporter(metrics, policy, RetentionCheck(topics, metrics), tracing),
+        shadow=shadow,
+        reporter=Reporter(metrics, shadow, RetentionCheck(topics, metrics), tracing),
         suspects=suspects or Suspects(),
         throttles=throttles or Throttles(),
     )

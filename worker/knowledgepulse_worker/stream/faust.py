@@ -70,7 +70,7 @@ class FaustApp(faust.App):
         self.task(self._fetch)
         self.task(self._commit_outcomes)
         self.web.blueprints = BlueprintManager()
-        for page in pages(worker.settings, worker.metrics, lambda: worker.diagnosis.verdict):
+        for page in pages(worker.settings, worker.metrics, worker.shadow, lambda: worker.diagnosis.verdict):
             self._add_page(page)
 
     # --- the life cycle

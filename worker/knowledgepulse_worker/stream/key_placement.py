@@ -60,7 +60,7 @@ class KeyPlacement:
                 continue
             is_elsewhere = partition_of(key, self._partitions) != at.partition
             self._elsewhere.append(is_elsewhere)
-            self._metrics.placed(elsewhere=is_elsewhere)
+            self._metrics.stream.placed(elsewhere=is_elsewhere)
 
     @property
     def problem(self) -> str:

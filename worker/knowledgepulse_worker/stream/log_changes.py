@@ -165,7 +165,8 @@ class LogChanges:
         replaced = task.move_back(end)
         if not replaced:
             return False
-        self._metrics.truncated(task.partition, replaced)
+        self._metrics.stream.truncated(len(replaced))
+        self._metrics.recent.truncated(task.partition, replaced)
         logger.error(
             "partition %d: a leader election has replaced the records of %s from offset %d on, although the "
             "records up to offset %d were scored; reading again from there",

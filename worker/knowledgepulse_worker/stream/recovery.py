@@ -84,7 +84,7 @@ class Recovery:
         async def recovered(task: PartitionTask) -> None:
             start = start_of(task.place, committed[task.place], task.changelog, self._log.topic_id)
             if start.has_lost_ledger:
-                self._metrics.cache_reset("lost")
+                self._metrics.lanes.cache_reset("lost")
             if start.passed_over is not None:
                 start = await self._obeyed(task, start, start.passed_over)
             task.begin(start.offset, start.leader_epoch)

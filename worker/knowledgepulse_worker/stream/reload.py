@@ -33,7 +33,7 @@ class PolicyReload:
         config: the settings file.
         settings: the settings in effect since the start.
         in_force: holds the current policies.
-        metrics: counts every attempt and compares decisions with the shadow policy's.
+        metrics: counts every attempt.
         keep: records a policy before its first use; a policy that cannot be recorded is retried.
     """
 
@@ -100,7 +100,7 @@ class PolicyReload:
                 "%s was replaced, but its single-file mount still shows the old file: mount its folder",
                 self._config,
             )
-            self._metrics.policy_reloaded("failed")
+            self._metrics.policy.reloaded("failed")
 
     def _has_no_name(self) -> bool:
         try:
@@ -131,15 +131,15 @@ class PolicyReload:
                 logger.info("the last scores of these domains begin anew: %s", ", ".join(begun))
         if _digest(shadow) != old_shadow:
             self._in_force.shadow = shadow
-            self._metrics.set_shadow(shadow)
+            self._metrics.policy.set_shadow(shadow)
             logger.info("shadow policy %s replaces %s", _digest(shadow), old_shadow)
-        self._metrics.policy_reloaded("ok")
+        self._metrics.policy.reloaded("ok")
 
     def _reject(self, error: Exception) -> None:
         digest = self._in_force.policy.digest
         logger.error("keeping policy %s: %s", digest, error)
         self._in_force.refused = f"{excerpt(str(error))}; policy {digest} stays in force"
-        self._metrics.policy_reloaded("failed")
+        self._metrics.policy.reloaded("failed")
 
     def _content(self) -> bytes | None:
         try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from knowledgepulse_kafka.client_types import Place, RequestError
 from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.observe.recent import UnreadOffsetReason
 from knowledgepulse_worker.stream.kafka_interfaces import Client
 
 logger = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class UnreadOffsets:
         for at, gap in gaps:
             deleted = gap[: max(0, begins[at] - gap.start)]
             if deleted:
-                self._metrics.skipped(at.partition, deleted, "deleted")
+                self._count(at.partition, deleted, "deleted")
                 logger.error(
                     "partition %d: offsets %d to %d were deleted from %s before they were read",
                     at.partition,
@@ -89,7 +90,7 @@ class UnreadOffsets:
         unread = range(await self._begin(at) if start is None else start, passed.stop)
         self._counted.add(passed)  # only now, since a rebalance may end the look-up
         if unread:
-            self._metrics.skipped(at.partition, unread, "passed_over")
+            self._count(at.partition, unread, "passed_over")
             logger.error(
                 "partition %d: offsets %d to %d of %s were not read, because an operator or another client, "
                 "not a worker, has set the group's position behind them; continuing from there",
@@ -98,6 +99,10 @@ class UnreadOffsets:
                 unread[-1],
                 at.topic,
             )
+
+    def _count(self, partition: int, offsets: range, reason: UnreadOffsetReason) -> None:
+        self._metrics.stream.skipped(len(offsets))
+        self._metrics.recent.skipped(partition, offsets, reason)
 
     async def _begin(self, at: Place) -> int:
         """Return a partition's beginning; 0 if its leader does not tell."""

@@ -146,8 +146,9 @@ class _Process:
         metrics = Metrics(
             settings.policy, settings.limits.budget, fleet=settings.fleet, group=settings.kafka.group
         )
-        metrics.set_shadow(settings.shadow)
-        metrics.restarted(self.caution.restarts, self.caution.ends, self.caution.last_end)
+        metrics.policy.set_shadow(settings.shadow)
+        metrics.stream.restarted(self.caution.restarts)
+        metrics.recent.ends, metrics.recent.last_end = self.caution.ends, self.caution.last_end
         in_force = PolicyInForce(settings.policy, settings.shadow)
         async with AsyncExitStack() as stack:
             stack.callback(self.suspects.close)
@@ -189,8 +190,8 @@ class _Process:
             suspects=self.suspects,
             redact=redact,
             throttles=Throttles(
-                producer=Throttle(partial(metrics.throttled, "producer")),
-                consumer=Throttle(partial(metrics.throttled, "consumer")),
+                producer=Throttle(partial(metrics.stream.throttled, "producer")),
+                consumer=Throttle(partial(metrics.stream.throttled, "consumer")),
             ),
         )
 
@@ -261,9 +262,9 @@ def _start_background(
 
 def _make_batcher(embedder: Embedder | None, speed: Speed | None, metrics: Metrics) -> Batcher | None:
     if embedder is None or speed is None:
-        metrics.set_build_info(__version__, "none", "none", "none")
+        metrics.stream.set_build_info(__version__, "none", "none", "none")
         return None
-    metrics.set_build_info(__version__, embedder.description, embedder.precision, embedder.device)
+    metrics.stream.set_build_info(__version__, embedder.description, embedder.precision, embedder.device)
     logger.info(
         "embedding with %s in %s on %s in %d threads",
         embedder.description,
@@ -271,10 +272,10 @@ def _make_batcher(embedder: Embedder | None, speed: Speed | None, metrics: Metri
         embedder.device,
         embedder.parallel,
     )
-    metrics.set_pass(speed.seconds)
+    metrics.embedding.set_pass(speed.seconds)
     metrics.recent.over_budget = str(speed) if speed.exceeds_budget else ""
     logger.info("%s", speed)
-    return Batcher(embedder, metrics.embedded, metrics.embedding_failed)
+    return Batcher(embedder, metrics.embedding.embedded, metrics.embedding.failed)
 
 
 async def _serve(

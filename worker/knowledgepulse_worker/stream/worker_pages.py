@@ -9,6 +9,7 @@ from knowledgepulse_worker.http.pages import DATA_HEADERS
 from knowledgepulse_worker.http.server import CONTENT, METRICS, STATUS_DATA
 from knowledgepulse_worker.http.verdict import Verdict
 from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.observe.status import Status
 from knowledgepulse_worker.settings import Settings
 
@@ -26,9 +27,11 @@ class Page:
     respond: Callable[[Mapping[str, str]], tuple[Mapping[str, str], bytes]]
 
 
-def pages(settings: Settings, metrics: Metrics, verdict: Callable[[], Verdict]) -> Iterator[Page]:
+def pages(
+    settings: Settings, metrics: Metrics, shadow: ShadowComparison, verdict: Callable[[], Verdict]
+) -> Iterator[Page]:
     """Yield the pages."""
-    status = Status(metrics, settings, verdict)
+    status = Status(metrics, settings, shadow, verdict)
 
     def metrics_page(request: Mapping[str, str]) -> tuple[Mapping[str, str], bytes]:
         content_type, body = metrics.render(request.get("Accept", ""), content=CONTENT in request)

@@ -45,7 +45,6 @@ def scored_records(harness):
 def shadow_of(harness, shadow):
     """Compare decisions with those of a shadow policy."""
     harness.services.policy.shadow = shadow
-    harness.services.metrics.set_shadow(shadow)
 
 
 def compared(harness):
@@ -63,7 +62,7 @@ async def test_the_shadow_reports_what_rescore_reports_on_the_same_records(make_
         await harness.lane(), *(raw(offset, line) for offset, line in enumerate(real_traces))
     )
 
-    shadow, rescored = harness.services.metrics.shadow, rescore_all(scored_records(harness), SHADOW)
+    shadow, rescored = harness.services.shadow.report, rescore_all(scored_records(harness), SHADOW)
     assert rescored.traces == len(real_traces)
     assert {flip.after.decision for flip in rescored.flips} == {"contribute", "rejected"}
     assert len(rescored.flips) > LAST_RECORDS
@@ -233,7 +232,7 @@ async def test_a_learned_value_is_the_same_in_the_stream_the_shadow_a_file_and_a
         record.under(learning).learned is None for record in records
     )  # those of the domain without one
     rescored = rescore_all(records, shadow)
-    assert list(harness.services.metrics.shadow.flips) == rescored.flips[-LAST_RECORDS:]
+    assert list(harness.services.shadow.report.flips) == rescored.flips[-LAST_RECORDS:]
     assert policies[0].digest == records[0].policy
     learned = harness.metric("kp_dimension_score_count", domain="customer_service", dimension="learned")
     scored = sum(record.score.learned is not None for record in records)

@@ -43,13 +43,13 @@ async def test_what_passes_a_share_is_told_by_domain_over_a_workers_partitions(m
     lane, metrics = await harness.lane(), harness.services.metrics
     await harness.processed(lane, *records)
     cuts = lane.cuts()
-    metrics.share_thresholds([cuts, {"code": 0.25}, {"code": 0.3, "legal": 0.1}])
+    metrics.policy.share_thresholds([cuts, {"code": 0.25}, {"code": 0.3, "legal": 0.1}])
 
     assert cuts == {"code": score(harness.outputs()[-1])["threshold"]}
     assert [harness.metric("kp_share_threshold", domain="code", quantile=of) for of in ("0", "0.5", "1")] == [
         0.25, 0.3, cuts["code"],
     ]  # fmt: skip
-    metrics.share_thresholds([])
+    metrics.policy.share_thresholds([])
     assert harness.metric("kp_share_threshold", domain="code", quantile="0") is None
 
 

@@ -31,7 +31,7 @@ def make_traced(make_harness):
         harness.spans = Spans()
         harness.services = replace(
             harness.services,
-            reporter=Reporter(harness.services.metrics, harness.services.policy, tracing=harness.spans),
+            reporter=Reporter(harness.services.metrics, harness.services.shadow, tracing=harness.spans),
         )
         return harness
 

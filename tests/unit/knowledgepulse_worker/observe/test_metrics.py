@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.observe.recent import PublishedTrace
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.settings import FleetSettings
@@ -91,7 +92,7 @@ def test_the_budget_is_a_bucket_boundary(budget):
 
 def test_only_scores_beyond_the_budget_exceed_it(metrics):
     for seconds in (0.05, 0.1, 0.100001):
-        metrics.scored(scored_record().score, "kp:trace:1", seconds)
+        metrics.traces.scored(scored_record().score, "kp:trace:1", seconds)
 
     assert values(metrics, "kp_budget_exceeded_total") == {(): 1}
     assert values(metrics, "kp_scoring_seconds_count") == {(): 3}
@@ -130,17 +131,17 @@ REJECTED = msgspec.structs.replace(CONTRIBUTED, quality_score=0.2)
 
 
 def test_events_are_counted(metrics):
-    metrics.published(CONTRIBUTED, None, None, 1.5)
-    metrics.published(REJECTED, None, None, None)
-    metrics.dead_lettered("empty", -3.0)
-    metrics.stage("embed", 0.02)
-    metrics.admitted(0.5)
-    metrics.embedded(4, 3, 2)
-    metrics.embedding_failed()
-    metrics.aborted("refused")
-    metrics.redacted("timeout", 0.5)
-    metrics.cache_reset("model")
-    metrics.in_flight(1, 300)
+    metrics.traces.finished({"contribute": 1, "rejected": 1, "dead_letter": 1}, [1.5, 0.0])
+    metrics.traces.published([PublishedTrace(score, None, None, "code") for score in (CONTRIBUTED, REJECTED)])
+    metrics.traces.dead_lettered({"empty": 1})
+    metrics.traces.stage("embed", 0.02)
+    metrics.traces.admitted(0.5)
+    metrics.embedding.embedded(4, 3, 2)
+    metrics.embedding.failed()
+    metrics.lanes.aborted("refused")
+    metrics.traces.redacted("timeout", 0.5)
+    metrics.lanes.cache_reset("model")
+    metrics.lanes.in_flight(1, 300)
 
     assert values(metrics, "kp_traces_total") == {("contribute",): 1, ("rejected",): 1, ("dead_letter",): 1}
     assert values(metrics, "kp_dead_letters_total")["empty",] == 1
@@ -175,8 +176,9 @@ def test_a_producer_cannot_add_agents_or_frameworks(origins):
     metrics = Metrics(Policy(), 0.1, CollectorRegistry(), FLEET)
     record = scored_record()
 
-    for agent_id, framework in origins:
-        metrics.published(record.score, agent_id, framework, None)
+    metrics.traces.published(
+        [PublishedTrace(record.score, agent_id, framework, "code") for agent_id, framework in origins]
+    )
 
     for name, listed, of_origins in (
         ("kp_agent_traces_total", FLEET.agent_ids, [agent_id for agent_id, _ in origins]),
@@ -198,7 +200,7 @@ def test_no_trace_id_breaks_an_observation_or_the_page(trace_id, accept):
     pages = []
     for id_ in (trace_id, ""):
         metrics = Metrics(Policy(), budget=0.1, registry=CollectorRegistry())
-        metrics.scored(scored_record().score, id_, 0.01)
+        metrics.traces.scored(scored_record().score, id_, 0.01)
         pages.append(metrics.render(accept, content=True)[1].decode())
 
     assert EXEMPLAR.sub("", pages[0]) == EXEMPLAR.sub("", pages[1])
@@ -207,7 +209,7 @@ def test_no_trace_id_breaks_an_observation_or_the_page(trace_id, accept):
 
 @pytest.mark.parametrize("trace_id", ["kp:trace:b118bb02-52c2-540c-9489-401d35daa6df", "x" * 100])
 def test_an_ordinary_trace_id_is_the_exemplar(metrics, trace_id):
-    metrics.scored(scored_record().score, trace_id, 0.01)
+    metrics.traces.scored(scored_record().score, trace_id, 0.01)
 
     exemplars = [
         s.exemplar for s in families(metrics, OPENMETRICS)["kp_scoring_seconds"].samples if s.exemplar
@@ -217,14 +219,14 @@ def test_an_ordinary_trace_id_is_the_exemplar(metrics, trace_id):
 
 @pytest.mark.parametrize("trace_id", ["x" * 101, "kp:trace:größer", "kp:trace:\ud800", "kp:trace:\n"])
 def test_long_and_non_ascii_ids_are_not_exemplars(metrics, trace_id):
-    metrics.scored(scored_record().score, trace_id, 0.01)
+    metrics.traces.scored(scored_record().score, trace_id, 0.01)
 
     assert b"# {" not in metrics.render(OPENMETRICS, content=True)[1]
 
 
 def test_without_content_no_page_contains_trace_ids(metrics):
     """Exemplars are trace ids."""
-    metrics.scored(scored_record().score, "kp:trace:secret", 0.01)
+    metrics.traces.scored(scored_record().score, "kp:trace:secret", 0.01)
     content_type, page = metrics.render(OPENMETRICS, content=False)
     assert content_type.startswith("text/plain")
     assert b"kp_scoring_seconds_count 1.0" in page
@@ -233,11 +235,11 @@ def test_without_content_no_page_contains_trace_ids(metrics):
 
 def test_removes_only_the_series_of_a_lost_partition(metrics):
     gauges = {
-        "kp_novelty_cache_entries": metrics.cache_size,
-        "kp_last_commit_timestamp_seconds": metrics.committed,
-        "kp_consumer_lag_records": metrics.lag,
-        "kp_open_transaction_records": metrics.held_back,
-        "kp_recovery_remaining_records": metrics.recovering,
+        "kp_novelty_cache_entries": metrics.lanes.cache_size,
+        "kp_last_commit_timestamp_seconds": metrics.lanes.committed,
+        "kp_consumer_lag_records": metrics.stream.lag,
+        "kp_open_transaction_records": metrics.stream.held_back,
+        "kp_recovery_remaining_records": metrics.stream.recovering,
     }
     for set_gauge in gauges.values():
         set_gauge(1, 5)

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from knowledgepulse_worker.observe import recent as module
 from knowledgepulse_worker.observe.recent import (
-    LAST_POLICIES,
     LAST_RECORDS,
     LAST_SCORES,
     MAX_TEXT,
     RATE_SECONDS,
+    PublishedTrace,
     Recent,
 )
 from knowledgepulse_worker.policy import Policy
@@ -26,8 +26,8 @@ def decide(recent, decision="rejected", *, text="kp:trace:1", domain="code", pol
     """Record a published trace."""
     policy = policy or Policy(threshold=0.4 if decision == "contribute" else 0.75)
     record = scored_record(text, domain, policy)
-    recent.published(record.score, text, text)
-    recent.detailed(record, text)
+    recent.published([PublishedTrace(record.score, text, text, domain)])
+    recent.detailed(record, policy, text)
     return record
 
 
@@ -48,9 +48,8 @@ def seconds(monkeypatch):
 def test_memory_is_bounded():
     recent = Recent()
     for number in range(3 * LAST_SCORES):
-        recent.finished("rejected", 0.1)
+        recent.finished({"rejected": 1}, [0.1])
         recent.scored(0.01)
-        recent.policies.append(Policy(threshold=number / 3000))
         text = f"{number} " + "x" * 5000
         decide(recent, "contribute" if number % 2 else "rejected", text=text, domain=text)
         bury(recent, text=text)
@@ -58,7 +57,6 @@ def test_memory_is_bounded():
     assert len(recent.origins) == LAST_SCORES
     assert max(len(origin.agent_id) for origin in recent.origins) == MAX_TEXT
     assert len(recent.scores) == len(recent.scoring_seconds) == len(recent.end_to_end_seconds) == LAST_SCORES
-    assert len(recent.policies) == LAST_POLICIES
     assert len(recent.dead_letters) == LAST_RECORDS
     for traces in recent.traces.values():
         assert len(traces) == LAST_RECORDS
@@ -82,9 +80,7 @@ def test_keeps_only_scores_of_published_traces():
 
 
 def test_a_trace_is_explained_under_its_own_policy():
-    """Also after another policy has replaced it, as for traces in flight."""
     recent, own = Recent(), Policy(threshold=0.9)
-    recent.policies.extend([own, Policy()])
     for domain in ("code", "no profile  is named so"):
         record = decide(recent, domain=domain, policy=own)
 
@@ -97,7 +93,6 @@ def test_a_trace_is_explained_under_its_own_policy():
 def test_a_domain_that_only_looks_like_a_profile_is_explained_by_the_default():
     """Excerpts have other spaces: "code " has no profile, although its excerpt, "code", has one."""
     recent = Recent()
-    recent.policies.append(Policy())
     decide(recent, domain="code ", policy=Policy())
 
     (trace,) = recent.traces["rejected"]
@@ -127,10 +122,9 @@ def test_every_excerpt_is_one_short_line_of_valid_unicode(text):
 
 def test_rates_are_over_the_last_whole_seconds(seconds):
     recent = Recent()
-    recent.finished("rejected", None)
+    recent.finished({"rejected": 1}, [])
     seconds[0] += 2.5
-    recent.finished("contribute", None)
-    recent.finished("dead_letter", None)
+    recent.finished({"contribute": 1, "dead_letter": 1}, [])
     seconds[0] += 0.4  # the second that they came in is not over
     assert [dict(second) for second in recent.per_second()[-2:]] == [{"rejected": 1}, {}]
 

@@ -10,8 +10,10 @@ from prometheus_client import CollectorRegistry
 from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.http.verdict import State, Verdict
 from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.observe.recent import PublishedTrace
+from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.observe.status import LISTED_AGENTS, Status
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.settings import FleetSettings, Settings
 from support.scored import scored_record
@@ -23,20 +25,26 @@ HOSTILE = "SECRET<script>alert(1)</script>\ud800\x00\u202e" + "x" * 5000
 @pytest.fixture
 def metrics():
     metrics = Metrics(Policy(), 0.1, CollectorRegistry())
-    metrics.set_build_info("0", "a model", "float32", "cpu")
+    metrics.stream.set_build_info("0", "a model", "float32", "cpu")
     return metrics
 
 
 @pytest.fixture
-def status(metrics):
-    return Status(metrics, Settings(), lambda: STARTING)
+def shadow():
+    return ShadowComparison(PolicyInForce(Policy()))
+
+
+@pytest.fixture
+def status(metrics, shadow):
+    return Status(metrics, Settings(), shadow, lambda: STARTING)
 
 
 def finished(metrics, outcome="rejected", *, text="kp:trace:1", end_to_end=0.2):
     """Report a finished record in the same way as a lane."""
-    metrics.recent.finished(outcome, end_to_end)
+    for counted in (metrics.traces, metrics.recent):
+        counted.finished({outcome: 1}, [end_to_end])
     if outcome == "dead_letter":
-        metrics.dead_lettered(REASONS[0], end_to_end)
+        metrics.traces.dead_lettered({REASONS[0]: 1})
         metrics.recent.dead_lettered(
             "raw/2/7",
             score=Score(0.4, 0.5, 0.25, 0.5, 0.5, (), "default", 0.75, text),
@@ -45,7 +53,7 @@ def finished(metrics, outcome="rejected", *, text="kp:trace:1", end_to_end=0.2):
             objective=text,
         )
     else:
-        decided(metrics, text=text, threshold=0.75 if outcome == "rejected" else 0.5, end_to_end=end_to_end)
+        decided(metrics, text=text, threshold=0.75 if outcome == "rejected" else 0.5)
 
 
 def decided(
@@ -56,13 +64,15 @@ def decided(
     agent_id=None,
     framework=None,
     domain="code",
-    end_to_end=None,
+    shadow=None,
 ):
     """Report a decision in the same way as a lane."""
     record = scored_record(text, domain, threshold=threshold)
-    metrics.published(record.score, agent_id, framework, end_to_end)
-    metrics.compare(record)
-    metrics.recent.detailed(record, text)
+    for counted in (metrics.traces, metrics.recent):
+        counted.published([PublishedTrace(record.score, agent_id, framework, domain)])
+    if shadow is not None:
+        shadow.add(record)
+    metrics.recent.detailed(record, Policy(), text)
 
 
 def data_of(status, *, content=True):
@@ -88,7 +98,7 @@ def test_without_content_the_status_reveals_nothing_from_producers(metrics, stat
         finished(metrics, outcome, text=HOSTILE)
     decided(metrics, domain=HOSTILE)
 
-    assert status.to_json(content=True).count(b"SECRET") == 3 + 3 + 4 + 1
+    assert status.to_json(content=True).count(b"SECRET") == 3 + 3 + 4 + 2
     assert b"SECRET" not in status.to_json(content=False)
     *traces, dead = (data_of(status, content=False)[name][-1] for name in LISTS)
     for trace in traces:
@@ -100,8 +110,8 @@ def test_without_content_the_status_reveals_nothing_from_producers(metrics, stat
 def test_the_rest_of_the_status_is_shown_to_everybody(metrics, status):
     for outcome in OUTCOMES:
         finished(metrics, outcome)
-    metrics.truncated(3, range(10, 20))
-    metrics.skipped(1, range(7, 9), "passed_over")
+    metrics.recent.truncated(3, range(10, 20))
+    metrics.recent.skipped(1, range(7, 9), "passed_over")
 
     shown, hidden = data_of(status, content=True), data_of(status, content=False)
     (found,) = hidden["truncations"]
@@ -128,12 +138,19 @@ def test_the_rest_of_the_status_is_shown_to_everybody(metrics, status):
 
 
 @pytest.mark.parametrize("content", [True, False])
-def test_no_text_breaks_or_inflates_the_json(metrics, status, content):
-    metrics.set_shadow(Policy(threshold=0))
+def test_no_text_breaks_or_inflates_the_json(metrics, status, shadow, content):
+    shadow.in_force.shadow = Policy(threshold=0)
     for number in range(50):
         for outcome in OUTCOMES:
             finished(metrics, outcome, text=HOSTILE)
-        decided(metrics, text=HOSTILE, agent_id=f"{number} {HOSTILE}", framework=HOSTILE, domain=HOSTILE)
+        decided(
+            metrics,
+            text=HOSTILE,
+            agent_id=f"{number} {HOSTILE}",
+            framework=HOSTILE,
+            domain=HOSTILE,
+            shadow=shadow,
+        )
 
     body = status.to_json(content=content)
 
@@ -158,11 +175,12 @@ def test_the_fleet_lists_the_most_frequent_names_and_folds_the_others(metrics, s
     assert fleet["frameworks"]["other"] == {"traces": 0, "contributed": 0}
 
 
-def test_without_content_the_fleet_lists_only_names_from_the_settings(metrics):
-    status = Status(metrics, Settings(fleet=FleetSettings(agent_ids=("planner",))), lambda: STARTING)
-    metrics.set_shadow(Policy(threshold=0))
+def test_without_content_the_fleet_lists_only_names_from_the_settings(metrics, shadow):
+    settings = Settings(fleet=FleetSettings(agent_ids=("planner",)))
+    status = Status(metrics, settings, shadow, lambda: STARTING)
+    shadow.in_force.shadow = Policy(threshold=0)
     for agent_id in ("planner", HOSTILE, HOSTILE, None):
-        decided(metrics, agent_id=agent_id, framework=HOSTILE, text=HOSTILE)
+        decided(metrics, agent_id=agent_id, framework=HOSTILE, text=HOSTILE, shadow=shadow)
 
     assert b"SECRET" in status.to_json(content=True)
     assert b"SECRET" not in status.to_json(content=False)
@@ -184,10 +202,10 @@ def test_counts_times_over_the_budget(metrics, status):
 
 
 def test_partitions_reflect_the_current_metrics(metrics, status):
-    metrics.on_scrape(lambda: metrics.lag(10, 5))
-    metrics.cache_size(10, 30)
-    metrics.recovering(2, 7)
-    metrics.committed(10, 1_700_000_000.5)
+    metrics.on_scrape(lambda: metrics.stream.lag(10, 5))
+    metrics.lanes.cache_size(10, 30)
+    metrics.stream.recovering(2, 7)
+    metrics.lanes.committed(10, 1_700_000_000.5)
 
     assert data_of(status)["partitions"]["owned"] == [
         {"partition": 2, "lag": None, "vectors": None, "recovering": 7, "last_commit": None},
@@ -195,14 +213,17 @@ def test_partitions_reflect_the_current_metrics(metrics, status):
     ]
 
 
-def test_a_share_is_shown_with_the_lowest_score_that_passes_now(status, metrics):
-    metrics.set_policy(Policy(share=0.1))
-    metrics.set_shadow(Policy(threshold=0.6))
+def test_a_share_is_shown_with_the_lowest_score_that_passes_now(status, metrics, shadow):
+    shadow.in_force.policy = Policy(share=0.1)
+    shadow.in_force.shadow = Policy(threshold=0.6)
+    metrics.set_policy(shadow.in_force.policy)
     ranked = {"share": 0.1, "rank": 3, "of": 50, "threshold": 0.4}
     record = scored_record(policy=Policy(share=0.1))
     record = replace(record, score=msgspec.structs.replace(record.score, **ranked))
-    metrics.published(record.score, None, None, 0.1)
-    metrics.compare(record)
+    trace = PublishedTrace(record.score, None, None, record.task_domain)
+    metrics.policy.decided([trace])
+    metrics.recent.published([trace])
+    shadow.add(record)
 
     data = data_of(status)
 
@@ -221,7 +242,7 @@ def test_a_reload_to_a_threshold_ends_the_share(status, metrics):
 
 def test_task_domains_without_a_profile_are_counted_and_the_most_frequent_named(status, metrics):
     for name in ("legal", "legal", "ops"):
-        metrics.unprofiled(name)
+        decided(metrics, domain=name)
 
     assert data_of(status)["unprofiled"] == {
         "traces": 3,

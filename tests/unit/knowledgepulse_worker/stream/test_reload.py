@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from knowledgepulse_kafka.errors import NoBrokerError
 from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.stream.reload import PolicyReload
@@ -28,7 +29,8 @@ class Running:
         self.in_force = PolicyInForce(settings.policy, settings.shadow)
         self.registry = CollectorRegistry()
         self.metrics = Metrics(settings.policy, 0.1, self.registry)
-        self.metrics.set_shadow(settings.shadow)
+        self.metrics.policy.set_shadow(settings.shadow)
+        self.shadow = ShadowComparison(self.in_force)
         self.kept = []
         self.error = None
         self.reload = PolicyReload(config, settings, self.in_force, self.metrics, self.keep)
@@ -80,16 +82,16 @@ def test_a_shadow_policy_is_applied_changed_and_ended(start, caplog):
     first, second = (Policy(threshold=threshold) for threshold in (0.6, 0.7))
 
     here.changed_to(f"{policy}[shadow]\nthreshold = 0.6")
-    assert here.metrics.shadow.policy == first
+    assert here.shadow.report.policy == first
     assert here.value("kp_shadow_policy_info", policy=first.digest) == 1
     assert f"shadow policy {first.digest} replaces none" in caplog.text
 
     here.changed_to(f"{policy}[shadow]\nthreshold = 0.7")
-    assert here.metrics.shadow.policy == second
+    assert here.shadow.report.policy == second
     assert here.value("kp_shadow_policy_info", policy=first.digest) is None
 
     here.changed_to(policy)
-    assert here.metrics.shadow is None
+    assert here.shadow.report is None
     assert f"shadow policy none replaces {second.digest}" in caplog.text
     assert here.value("kp_policy_reloads_total", result="ok") == 3
     assert here.kept == [], "a shadow policy is never in force"
@@ -97,15 +99,15 @@ def test_a_shadow_policy_is_applied_changed_and_ended(start, caplog):
 
 def test_the_comparison_restarts_when_either_policy_changes(start):
     here = start("[policy]\nthreshold = 0.5\n[shadow]\nthreshold = 0.6")
-    compared = here.metrics.shadow
+    compared = here.shadow.report
 
     here.changed_to("[policy]\nthreshold = 0.55\n[shadow]\nthreshold = 0.6\n[web]\nport = 7000")
-    assert here.metrics.shadow is not compared
-    compared = here.metrics.shadow
+    assert here.shadow.report is not compared
+    compared = here.shadow.report
     assert compared.policy.threshold == 0.6
 
     here.changed_to("[policy]\nthreshold = 0.55\n[shadow]\nthreshold = 0.6\n[web]\nport = 7001")
-    assert here.metrics.shadow is compared
+    assert here.shadow.report is compared
 
 
 def test_a_policy_that_cannot_be_kept_is_tried_again(start, caplog):
