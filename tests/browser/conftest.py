@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from itertools import count
@@ -13,6 +14,7 @@ from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_p
 from prometheus_client import CollectorRegistry
 from yarl import URL
 
+from knowledgepulse_worker.http.former_status import FormerStatus
 from knowledgepulse_worker.http.pages import DATA_HEADERS, PAGE, PAGE_HEADERS
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import PublishedTrace
@@ -97,16 +99,32 @@ class Stage:
 
     def __init__(self) -> None:
         self.policy = Policy(threshold=0.5, domains={"legal": {"threshold": 0.25}})
-        self.metrics = Metrics(self.policy, 0.1, CollectorRegistry())
-        self.shadow = ShadowComparison(PolicyInForce(self.policy))
-        self.metrics.stream.set_build_info("0", "a model", "float32", "cpu")
         self.settings = Settings()
+        self.former = FormerStatus()
+        self.start()
         self.content = True
         self.status = 200
         self.diagnosis = Diagnosis()
         self.diagnosis.observe(WELL)
         self._offsets = count()
         self._scores = RecentScores()
+
+    def start(self) -> None:
+        """Start with no records."""
+        self.metrics = Metrics(self.policy, 0.1, CollectorRegistry())
+        self.shadow = ShadowComparison(PolicyInForce(self.policy))
+        self.metrics.stream.set_build_info("0", "a model", "float32", "cpu")
+
+    def restart(self) -> None:
+        """Start again, as the process does while its parent runs on."""
+        self.former.keep(self.content, self.answer())
+        self.former.child_ended()
+        self.start()
+
+    def answer(self) -> bytes:
+        """Return the process's answer."""
+        status = Status(self.metrics, self.settings, self.shadow, lambda: self.diagnosis.verdict)
+        return status.to_json(content=self.content)
 
     def finish(
         self,
@@ -161,9 +179,8 @@ class Stage:
         return web.Response(body=PAGE, headers=PAGE_HEADERS)
 
     async def data(self, _request: web.Request) -> web.Response:
-        status = Status(self.metrics, self.settings, self.shadow, lambda: self.diagnosis.verdict)
-        body = status.to_json(content=self.content)
-        return web.Response(body=body, headers=DATA_HEADERS, status=self.status)
+        shown = self.former.completed(self.content, json.loads(self.answer()))
+        return web.Response(body=json.dumps(shown).encode(), headers=DATA_HEADERS, status=self.status)
 
 
 @pytest_asyncio.fixture(loop_scope="module")

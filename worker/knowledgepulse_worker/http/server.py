@@ -2,7 +2,8 @@
 
 The parent answers the probes and serves the status page itself, whatever happens to the child. It asks the
 child for metrics and for the page's data through a Unix socket, at most once a second for each kind, so that
-readers of the port cannot slow the scoring.
+readers of the port cannot slow the scoring. It asks for the data now and then even if nobody reads it: what
+the page shows survives the child.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from aiohttp import web
 
 from knowledgepulse_worker.errors import StartError
 from knowledgepulse_worker.http import probes
+from knowledgepulse_worker.http.former_status import FormerStatus
 from knowledgepulse_worker.http.pages import DATA_HEADERS, PAGE, PAGE_HEADERS, shows_content
 from knowledgepulse_worker.http.unreadable_requests import requests
 from knowledgepulse_worker.http.verdict import State, Verdict
@@ -40,6 +42,9 @@ CONTENT = "Kp-Content"
 
 RENDER_INTERVAL = 1.0
 """Seconds between two requests to the child for the same."""
+
+KEEP_INTERVAL = 10.0
+"""Seconds between two requests for the page's data while nobody looks."""
 
 _OPENMETRICS = "application/openmetrics-text"
 
@@ -111,6 +116,8 @@ class Port:
         self._asked: dict[WantedPage, float] = {}
         self._asking: set[asyncio.Task[ChildAnswer | None]] = set()
         self._verdict: Mapping[str, Any] = {}
+        self._former = FormerStatus()
+        self._has_child = False
         self._last_error: str | None = None
         self.without_child(State.STARTING, "the worker is starting")
 
@@ -122,6 +129,8 @@ class Port:
             why: the reason, shown in responses.
             ready: whether the worker counts as ready nevertheless.
         """
+        if self._has_child:
+            self._former.child_ended()
         self._has_child = False
         self._reasons: Sequence[str] = [] if ready else [why]
         since = self._verdict["since"] if self._verdict.get("state") == state else time.time()
@@ -161,33 +170,44 @@ class Port:
         return web.Response(body=PAGE, headers=PAGE_HEADERS)
 
     async def data(self, request: web.Request) -> web.Response:
-        """Answer :data:`STATUS_DATA`; without the child, 503 with the verdict."""
-        answer = await self._answer(request)
-        if answer is None:  # the page then shows the verdict above its last data
-            body = json.dumps({"verdict": self._verdict}).encode()
-            return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, body=body, headers=DATA_HEADERS)
-        if self._last_error is not None and self._verdict.get("state") == State.STARTING:
-            shown = json.loads(answer.body)
+        """Answer :data:`STATUS_DATA`; without the child, 503 with the verdict and what it answered last."""
+        wanted = self._wanted(request)
+        answer, former = await self._answer(wanted), self._former.of(wanted.content)
+        if answer is None:
+            shown, status = former | {"verdict": self._verdict}, HTTPStatus.SERVICE_UNAVAILABLE
+            return web.Response(status=status, body=json.dumps(shown).encode(), headers=DATA_HEADERS)
+        if former or self._last_error is not None:
+            shown = self._former.completed(wanted.content, json.loads(answer.body))
             shown["verdict"] = self._with_last_error(shown["verdict"])
             answer = answer._replace(body=json.dumps(shown).encode())
         return _response(answer)
 
+    async def keep_data(self) -> None:
+        """Ask the child for the page's data now and then."""
+        shown = self._settings.show_content
+        while True:
+            await asyncio.sleep(KEEP_INTERVAL)
+            for content in (True, False) if shown is None else (shown,):
+                await self._answer(WantedPage(STATUS_DATA, content, openmetrics=False))
+
     async def metrics(self, request: web.Request) -> web.Response:
         """Answer :data:`METRICS`; without the child, only with the metric of the worker's state."""
-        answer = await self._answer(request)
+        answer = await self._answer(self._wanted(request))
         if answer is None:
             return web.Response(
                 text=_state_metric(self._verdict["state"], self._group), headers=_METRICS_HEADERS
             )
         return _response(answer)
 
-    async def _answer(self, request: web.Request) -> ChildAnswer | None:
-        """Return an answer of the child that was requested after this request; None if there is none."""
-        if not self._has_child:
-            return None
+    def _wanted(self, request: web.Request) -> WantedPage:
         content = shows_content(self._settings, request.headers, request.version)
         openmetrics = request.path == METRICS and _OPENMETRICS in request.headers.get("Accept", "")
-        wanted = WantedPage(request.path, content, openmetrics)
+        return WantedPage(request.path, content, openmetrics)
+
+    async def _answer(self, wanted: WantedPage) -> ChildAnswer | None:
+        """Return an answer of the child that was requested after this call; None if there is none."""
+        if not self._has_child:
+            return None
         asking = self._answers.get(wanted)
         if asking is None:
             asking = self._answers[wanted] = asyncio.create_task(self._ask(wanted))
@@ -209,9 +229,12 @@ class Port:
                         for name, value in answer.headers.items()
                         if name not in _CONNECTION_HEADERS
                     }
-                    return ChildAnswer(answer.status, headers, await answer.read())
+                    body = await answer.read()
             except (aiohttp.ClientError, TimeoutError):
                 return None
+        if wanted.path == STATUS_DATA:
+            self._former.keep(wanted.content, body)
+        return ChildAnswer(answer.status, headers, body)
 
     async def close(self) -> None:
         """Ask for nothing more."""
@@ -271,10 +294,12 @@ async def serving(settings: WebSettings, group: str, socket: str) -> AsyncIterat
         app.router.add_get(STATUS, port.page)
         app.router.add_get(STATUS_DATA, port.data)
         app.router.add_get(METRICS, port.metrics)
+        keeping = asyncio.create_task(port.keep_data())
         try:
             async with listening(settings, app):
                 yield port
         finally:
+            keeping.cancel()
             await port.close()
 
 

@@ -7,6 +7,7 @@ releases up to 0.3.0 have the digest of that time, the beginning of today's.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -37,8 +38,11 @@ class KeptPolicy:
     since_ms: int
 
 
-async def keep_policy(settings: Settings, policy: Policy) -> None:
+async def keep_policy(settings: Settings, policy: Policy) -> float:
     """Record that a policy comes into force, unless it was recorded last, and wait for the confirmation.
+
+    Returns:
+        when it came into force, in seconds since the epoch.
 
     Raises:
         NoBrokerError: the brokers cannot be reached.
@@ -50,7 +54,7 @@ async def keep_policy(settings: Settings, policy: Policy) -> None:
     async with TopicReader(settings.kafka.client_config(), settings.limits.batch_bytes) as reader:
         last = await last_policy(reader, topic)
     if last is not None and last.policy.digest == policy.digest:
-        return
+        return last.since_ms / 1000
     value = _complete(policy).model_dump_json(exclude_none=True, exclude_unset=True).encode()
     async with IdempotentPublisher(settings.kafka.client_config()) as publisher:
         delivery = await publisher.send(topic, value, policy.digest.encode())
@@ -59,6 +63,7 @@ async def keep_policy(settings: Settings, policy: Policy) -> None:
                 await delivery
         except (RequestError, TimeoutError) as error:
             raise delivery_error(topic, error) from error
+    return time.time()
 
 
 async def last_policy(reader: Reader, topic: str) -> KeptPolicy | None:

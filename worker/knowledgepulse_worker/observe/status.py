@@ -99,6 +99,7 @@ class Status:
         return {
             "at": time.time(),
             "up_seconds": time.monotonic() - self._started,
+            "before_restart": None,
             "content_shown": content,
             "verdict": self._verdict().as_dict(self._settings.web.runbook),
             "truncations": [

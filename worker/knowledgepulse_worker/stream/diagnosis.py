@@ -144,6 +144,7 @@ class Diagnosis:
     _advanced: float = field(init=False)
     _last_output: float | None = None
     _lag_seen: list[tuple[float, int]] = field(default_factory=list)
+    _least_lag: tuple[float, int] | None = None
     _rebalancing_since: float | None = None
     _held_since: dict[int, tuple[int, float]] = field(default_factory=dict)
     _told: set[tuple[str, str, str]] = field(default_factory=set)
@@ -250,8 +251,11 @@ class Diagnosis:
     def _note_lag(self, now: float, seen: Observation) -> None:
         if not _is_backlog(seen):
             self._lag_seen.clear()
+            self._least_lag = None
         self._lag_seen = [(at, lag) for at, lag in self._lag_seen if now - at <= CATCH_UP_LIMIT]
         self._lag_seen.append((now, seen.readable))
+        if self._least_lag is None or seen.readable <= self._least_lag[1]:
+            self._least_lag = now, seen.readable
 
     def _delay(self, now: float, seen: Observation) -> str:
         """Describe how the waiting records advance; empty if they do not wait too long."""
@@ -265,9 +269,15 @@ class Diagnosis:
         (began, before), (now, _) = self._lag_seen[0], self._lag_seen[-1]
         shrinking = (before - seen.readable) / max(now - began, 1.0)
         if shrinking <= 0:
-            return "growing" if seen.readable > before else "not shrinking"
+            return self._growth() if seen.readable > before else "not shrinking"
         minutes = seen.readable / shrinking / 60
         return f"done in about {minutes:.0f} min" if minutes >= 1 else "done within a minute"
+
+    def _growth(self) -> str:
+        """Say for how long the lag has grown: since it was the least of this backlog."""
+        since, least = self._least_lag or self._lag_seen[0]
+        minutes = (self.clock() - since) / 60
+        return f"growing for {minutes:.0f} min, from {least:,}" if minutes >= 1 else "growing"
 
 
 def _told(waits: tuple[Wait, ...]) -> set[tuple[str, str, str]]:

@@ -43,7 +43,7 @@ class PolicyReload:
         settings: Settings,
         in_force: PolicyInForce,
         metrics: Metrics,
-        keep: Callable[[Policy], Awaitable[None]],
+        keep: Callable[[Policy], Awaitable[object]],
     ) -> None:
         self._config = config
         self._settings = settings

@@ -83,7 +83,7 @@ def run_worker(
         WorkerError: a fatal error; only finished records are committed.
     """
     try:
-        topics = asyncio.run(_require_topics(settings))
+        topics, policy_since = asyncio.run(_require_topics(settings))
         # Before the event loop starts, so that a signal interrupts the seconds of loading a model.
         embedder, speed = warm_embedder(settings)
     except (TopicError, EmbeddingError) as error:
@@ -91,18 +91,18 @@ def run_worker(
     suspects = Suspects(caution, pipe.send, settings.limits.in_flight_records)
     with _tracing(settings) as tracing:
         process = _Process(
-            settings, topics, embedder, speed, tracing, config, pipe, suspects, caution, socket
+            settings, topics, policy_since, embedder, speed, tracing, config, pipe, suspects, caution, socket
         )
         run_in_time(until_stopped(process.work))
 
 
-async def _require_topics(settings: Settings) -> dict[str, Topic]:
+async def _require_topics(settings: Settings) -> tuple[dict[str, Topic], float]:
+    """Return the topics, and since when the policy has been in force, in seconds since the epoch."""
     async with permitted_admin(settings, worker_rights(settings)) as admin:
         topics = await admin.require()
     for difference in differences(topics, settings.topics):
         logger.warning("%s", difference)
-    await keep_policy(settings, settings.policy)
-    return topics
+    return topics, await keep_policy(settings, settings.policy)
 
 
 def _tracing(settings: Settings) -> AbstractContextManager[Tracing | None]:
@@ -123,6 +123,7 @@ class _Process:
 
     settings: Settings
     topics: dict[str, Topic]
+    policy_since: float
     embedder: Embedder | None
     speed: Speed | None
     tracing: Tracing | None
@@ -150,6 +151,7 @@ class _Process:
         metrics.stream.restarted(self.caution.restarts)
         metrics.recent.ends, metrics.recent.last_end = self.caution.ends, self.caution.last_end
         in_force = PolicyInForce(settings.policy, settings.shadow)
+        in_force.since = self.policy_since
         async with AsyncExitStack() as stack:
             stack.callback(self.suspects.close)
             services = await self._services(stack, metrics, in_force)

@@ -185,6 +185,25 @@ async def test_the_port_answers_for_a_child_that_is_gone(front):
     assert headers["Cache-Control"] == "no-store"
 
 
+async def test_the_last_data_of_a_child_survives_it_although_nobody_looked(front, monkeypatch):
+    """Each restart emptied the page, in a crash loop for ever."""
+    last = {"at": 7, "before_restart": None, "outcomes": {"last_output": 6}, "scores": {"domains": {}}}
+    front.child.body = json.dumps({"verdict": HEALTHY} | last).encode()
+    monkeypatch.setattr(worker_web, "KEEP_INTERVAL", 0.0)
+    monkeypatch.setattr(worker_web, "RENDER_INTERVAL", 0.0)
+    keeping = asyncio.create_task(front.keep_data())
+    async with asyncio.timeout(60):
+        while len(front.child.asked) < 3:  # with content, without, and again
+            await asyncio.sleep(0.01)
+
+    front.without_child(State.STARTING, "it is gone")
+    keeping.cancel()
+
+    status, _, body = await get(front, "/api/status")
+    verdict = json.loads((await get(front, "/readyz"))[2])["verdict"]
+    assert (status, json.loads(body)) == (503, last | {"verdict": verdict})
+
+
 async def test_the_verdict_on_a_child_that_is_gone_has_the_address_of_the_runbook():
     """A page that was opened meanwhile knows no settings."""
     settings = WebSettings(port=free_ports(1)[0], runbook="https://example.com/runbook")

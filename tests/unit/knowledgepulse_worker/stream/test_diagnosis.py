@@ -239,6 +239,7 @@ def test_what_the_worker_finishes_within_a_minute_is_no_backlog(diagnosis, clock
     ("lags", "text"),
     [
         (range(10_000, 10_020), "Behind: 10,019 records, growing"),
+        (range(10_000, 10_200), "Behind: 10,199 records, growing for 3 min, from 10,000"),
         ([10_000] * 20, "Behind: 10,000 records, not shrinking"),
         (range(20_000, 10_000, -500), "Behind: 10,500 records, done within a minute"),
         (range(20_000, 19_000, -50), "Behind: 19,050 records, done in about 6 min"),
