@@ -61,7 +61,7 @@ class _Case:
     Attributes:
         cached: None unless the record was scored.
         scored: what is known of the scored record: its entry, or else an output; None if nothing is.
-        replaced: the number of outputs of other records that had this offset before.
+        is_replacement: whether another record, which has outputs, had this offset before.
     """
 
     offset: int
@@ -71,7 +71,7 @@ class _Case:
     record: RawRecord | None = None
     trace: ReasoningTrace | None = None
     rejection: Reason | None = None
-    replaced: int = 0
+    is_replacement: bool = False
     wrong: list[str] = field(default_factory=list)
 
     def text(self, text: TraceText) -> str | None:
@@ -117,7 +117,7 @@ class PartitionAudit:
         self._next = next(self._known, _END)
         self._rewinds = index.rewinds(partition)
         self._rewinds_ahead = deque(self._rewinds)
-        self._replaced = 0
+        self._replacing_epoch: int | None = None
         self._builder = builder
         self._entries_from = index.entries_from(partition, settings.cache.max_elements)
         self._vectors = VectorSource(settings, index.first_scored(partition), embedder)
@@ -191,7 +191,7 @@ class PartitionAudit:
             wrong = mismatches(record, trace, output, self._builder)
             if self._is_of_another_record(wrong, record.offset):
                 self._report.unknown += 1
-                case.replaced += 1
+                case.is_replacement = True
             else:
                 case.outputs.append(output)
                 case.wrong += [f"{part} does not match the record" for part in wrong]
@@ -227,9 +227,8 @@ class PartitionAudit:
         return any(offset in rewind for rewind in self._rewinds)
 
     def _check(self, case: _Case) -> None:
-        if case.replaced > self._replaced and self._memory:
-            self._memory.doubt("rewind")  # the worker went back, and did not get back the vectors from before
-        self._replaced = case.replaced
+        if case.is_replacement and case.record is not None:
+            self._note_replacement(case.record.leader_epoch)
         if case.cached is not None:
             self._memory.use(case.cached.model)
             if self._rewinds_ahead and case.offset >= self._rewinds_ahead[0].start:
@@ -242,6 +241,16 @@ class PartitionAudit:
             self._check_outputs(case)
         if case.cached is not None:
             self._memory.add(case.cached)
+
+    def _note_replacement(self, leader_epoch: int) -> None:
+        """Doubt the cache where another leader begins to replace records.
+
+        The worker went back to there, and did not get back the vectors from before. A leader that only goes
+        on with what the former one began cannot be told from one that replaced records again.
+        """
+        if leader_epoch != self._replacing_epoch and self._memory:
+            self._memory.doubt("rewind")
+        self._replacing_epoch = leader_epoch
 
     def _check_outputs(self, case: _Case) -> None:
         report, outputs = self._report, case.outputs

@@ -88,13 +88,16 @@ class Stream:
         self.embedder = NoisyEmbedder(0)
         self._scorer = None
 
-    def publish(self, count=1, *, value=None, offset=None, seed=""):
+    def publish(self, count=1, *, value=None, offset=None, seed="", epoch=0):
         """Add records to the raw topic: distinct traces unless a value is given."""
         for _ in range(count):
             number = (self.raw[-1].offset + 1 if self.raw else 0) if offset is None else offset
             text = trace(f"{seed}{number}") if value is None else value
             at = 1_700_000_000_000 + number * 1000 + len(seed)
-            self.raw.append(RawRecord("raw-traces", 1, number, at, b"key", text, (("h", b"1"), ("h", None))))
+            headers = (("h", b"1"), ("h", None))
+            self.raw.append(
+                RawRecord("raw-traces", 1, number, at, b"key", text, headers, leader_epoch=epoch)
+            )
 
     def bury(self, offset, reason, exception, *, cut=False):
         """Make the record a dead letter."""
