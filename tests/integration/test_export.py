@@ -100,6 +100,7 @@ def killed_as_it_gets_on(command, folder, kills):
     raise AssertionError("it never ended by itself")
 
 
+@pytest.mark.timeout(600)  # eight processes, one after another
 async def test_an_export_that_is_killed_again_and_again_ends_as_one_that_is_not(
     make_stream, real_traces, export, config, tmp_path
 ):

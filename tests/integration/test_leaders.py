@@ -14,6 +14,7 @@ from aiokafka.client import AIOKafkaClient
 from chaos.brokers import running_brokers
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from support import metrics_page as page
+from support.kafka_release import needs_kafka
 from support.streams import Stream, admin_of, headers_of, own_settings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]  # three brokers start, and start again
@@ -94,6 +95,7 @@ async def truncations(worker):
     return json.loads((await worker.get("/api/status"))[1])["truncations"]
 
 
+@needs_kafka("3.9")  # 3.3 in KRaft mode elects no leader by unclean.leader.election.enable
 async def test_a_running_worker_goes_back_to_the_first_difference(brokers, stream, real_traces):
     """It reads on at an offset that the log no longer has, or at which it has another record."""
     first, second, _ = brokers.nodes

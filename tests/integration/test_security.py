@@ -39,7 +39,9 @@ from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
 from knowledgepulse_worker.tools.evaluations.run_evaluations import evaluation_rights, evaluation_topics
 from knowledgepulse_worker.tools.publish.trace_publisher import publishing_rights
 from support.commands import kp_worker
+from support.kafka_release import needs_kafka
 from support.secured import (
+    FIRST_WITH_SCRAM,
     LISTENERS,
     PASSWORD,
     USER,
@@ -105,7 +107,13 @@ def unsigned_token(lifetime=3600):
 # --- ways to log in
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        "PLAIN",
+        *(pytest.param(f"SCRAM-SHA-{bits}", marks=needs_kafka(FIRST_WITH_SCRAM)) for bits in (256, 512)),
+    ],
+)
 async def test_a_login_by_password_is_taken(secured, mechanism):
     await require_rights(secured.settings(sasl_mechanism=mechanism).client_config(), [])
 

@@ -29,6 +29,7 @@ from knowledgepulse_worker.tools.demo import processes
 from knowledgepulse_worker.tools.demo.kafka_node import START_LIMIT, node_settings, wait_for_answer
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK
 from support.java_kafka import JavaKafka
+from support.kafka_release import is_at_least
 
 ROOT = Path(__file__).parents[2]
 USER, PASSWORD = "worker", "canary-of-the-password-5150"
@@ -37,10 +38,13 @@ LISTENERS = ("SASL_SSL", "SSL", "SASL_PLAINTEXT", "PLAINTEXT")
 _ANY = 1
 
 _LOGIN = "org.apache.kafka.common.security"
+FIRST_WITH_SCRAM = "3.5"
+"""The first release of Kafka that keeps the users of SCRAM without ZooKeeper."""
+
+_SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512") if is_at_least(FIRST_WITH_SCRAM) else ()
 _MECHANISMS = {
     "PLAIN": f'{_LOGIN}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
-    "SCRAM-SHA-256": f"{_LOGIN}.scram.ScramLoginModule required;",
-    "SCRAM-SHA-512": f"{_LOGIN}.scram.ScramLoginModule required;",
+    **dict.fromkeys(_SCRAM, f"{_LOGIN}.scram.ScramLoginModule required;"),
     # Without further settings, the broker accepts unsigned tokens.
     "OAUTHBEARER": f"{_LOGIN}.oauthbearer.OAuthBearerLoginModule required;",
 }
@@ -172,10 +176,7 @@ def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
     broker_port, controller_port, *ports = processes.free_ports(2 + len(LISTENERS))
     listeners = dict(zip(LISTENERS, ports, strict=True))
     settings = _broker_settings(listeners, broker_port, controller_port, folder)
-    users = [
-        f"--add-scram={mechanism}=[name={USER},password={PASSWORD}]"
-        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
-    ]
+    users = [f"--add-scram={mechanism}=[name={USER},password={PASSWORD}]" for mechanism in _SCRAM]
     command = kafka.formatted(folder, settings, ["-Xmx512m"], *users)
     with ExitStack() as stack:
         secured = SecuredBroker(listeners, authority, folder, command, stack)

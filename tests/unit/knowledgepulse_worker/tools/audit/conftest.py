@@ -95,9 +95,7 @@ class Stream:
             text = trace(f"{seed}{number}") if value is None else value
             at = 1_700_000_000_000 + number * 1000 + len(seed)
             headers = (("h", b"1"), ("h", None))
-            self.raw.append(
-                RawRecord("raw-traces", 1, number, at, b"key", text, headers, leader_epoch=epoch)
-            )
+            self.raw.append(RawRecord("raw-traces", 1, number, at, b"key", text, headers, leader_epoch=epoch))
 
     def bury(self, offset, reason, exception, *, cut=False):
         """Make the record a dead letter."""
