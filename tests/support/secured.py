@@ -90,6 +90,8 @@ class SecuredBroker:
             values["ssl_certfile"] = self.folder / "client.pem"
         if protocol.startswith("SASL"):
             values |= {"sasl_username": USER, "sasl_password": PASSWORD}
+            if not _SCRAM:
+                values["sasl_mechanism"] = "PLAIN"
         return KafkaSettings(**values | changes)
 
     @asynccontextmanager
