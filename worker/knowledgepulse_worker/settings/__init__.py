@@ -1,7 +1,7 @@
 """The settings: models, loading, explaining errors, rendering."""
 
 from knowledgepulse_worker.settings.assemble_settings import AssembleSettings
-from knowledgepulse_worker.settings.doubts import doubts_about
+from knowledgepulse_worker.settings.doubts import doubtful_domains, doubts_about
 from knowledgepulse_worker.settings.explaining import ignored_variables, warning_of_ignored_variables
 from knowledgepulse_worker.settings.loading import (
     load_policy,
@@ -44,6 +44,7 @@ __all__ = [
     "Settings",
     "TopicSettings",
     "WebSettings",
+    "doubtful_domains",
     "doubts_about",
     "ignored_variables",
     "load_policy",

@@ -15,7 +15,7 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
 from knowledgepulse_worker.terminal.config_option import config_option
-from knowledgepulse_worker.tools.terminal.arguments import EXISTING, SHARE, NewFile, Number, Period
+from knowledgepulse_worker.tools.terminal.arguments import EXISTING, SHARE, InputFile, NewFile, Number, Period
 from knowledgepulse_worker.tools.terminal.console import errors
 from knowledgepulse_worker.tools.terminal.options import embedder_option, period_options, with_options
 
@@ -49,7 +49,7 @@ def source_options(command: Command) -> Command:
         return command(given=Inputs(period=period, **given), **values)
 
     add = with_options(
-        click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path)),
+        click.argument("files", nargs=-1, type=InputFile(exists=True, path_type=Path)),
         config_option,
         period_options("From topics, read only records"),
         embedder_option("Embedder for raw traces, instead of embedding.backend."),

@@ -15,7 +15,7 @@ import click
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.policy import DIGEST_LENGTH, Policy
-from knowledgepulse_worker.settings import load_policy, load_settings
+from knowledgepulse_worker.settings import doubtful_domains, load_policy, load_settings
 from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.terminal.printable import time_text
@@ -49,8 +49,8 @@ def check(file: Path) -> None:
     """
     checked = load_policy(file)
     policy_output.print_policy(checked, f"policy {checked.digest}")
-    for suspicion in policy_output.suspicions(checked):
-        print_parts(f"note: {suspicion}")
+    for doubt in doubtful_domains(checked):
+        print_parts(f"note: {doubt}")
 
 
 @policy.command()

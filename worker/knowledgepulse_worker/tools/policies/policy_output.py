@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 
 from rich.table import Table
@@ -12,7 +11,6 @@ from knowledgepulse_worker.policy import (
     DEFAULT_DOMAIN,
     DIMENSIONS,
     MINIMUMS,
-    REFERENCE_WEIGHTS,
     LearnedValue,
     Policy,
     Profile,
@@ -43,17 +41,6 @@ def changes(old: Policy, new: Policy) -> list[str]:
         if new.guards[guard] != listed:
             lines[f"contribute_{guard}"] = f"{', '.join(listed)} → {', '.join(new.guards[guard])}"
     return [f"{name}: {line}" for name, line in lines.items() if line]
-
-
-def suspicions(policy: Policy) -> list[str]:
-    """Warn of domains that look like a misspelt reference domain, one line each."""
-    others = [name for name in policy.domains if name not in REFERENCE_WEIGHTS]
-    close = {name: difflib.get_close_matches(name.lower(), REFERENCE_WEIGHTS, 1, 0.8) for name in others}
-    return [
-        f"{name} is not a reference domain; did you mean {meant[0]}? Domains are matched exactly"
-        for name, meant in close.items()
-        if meant
-    ]
 
 
 def _profile_changes(old: Profile, new: Profile) -> str:

@@ -154,8 +154,21 @@ class LazyChoice(click.Choice[str]):
         return (*self._others, *(get_args(values) or values))
 
 
+class InputFile(click.Path):
+    """A file to read, or standard input; an address is told apart from a file that is not there."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the file's name."""
+        if re.match(r"https?://", str(value)):
+            self.fail(
+                f"{value} is an address, not a file; `kp-worker score-runs` scores the runs of a backend, "
+                "and `kp-worker pull` converts them"
+            )
+        return super().convert(value, param, ctx)
+
+
 EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 files_argument = click.argument(
-    "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True)
+    "files", nargs=-1, required=True, type=InputFile(exists=True, dir_okay=False, allow_dash=True)
 )
 """Files to read; `-` is standard input."""

@@ -3,7 +3,7 @@
 import pytest
 
 from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, DomainPolicy, Policy
-from knowledgepulse_worker.tools.policies.policy_output import changes, suspicions
+from knowledgepulse_worker.tools.policies.policy_output import changes
 
 SDK = Policy()
 CODE = REFERENCE_WEIGHTS["code"].model_copy(update={"novelty": 0.4, "tool_diversity": 0.2})
@@ -42,11 +42,3 @@ CASES = {
 @pytest.mark.parametrize(("old", "new", "lines"), CASES.values(), ids=CASES)
 def test_each_change_is_a_line(old, new, lines):
     assert changes(old, new) == lines
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"), [("fiance", "finance"), ("Code", "code"), ("finance", None), ("legal", None)]
-)
-def test_warns_of_a_misspelt_domain(name, meant):
-    told = [f"{name} is not a reference domain; did you mean {meant}? Domains are matched exactly"]
-    assert suspicions(domain(name, threshold=0.5)) == (told if meant else [])

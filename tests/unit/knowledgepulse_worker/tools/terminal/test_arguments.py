@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
-from knowledgepulse_worker.tools.terminal.arguments import Moment, PartitionOffset, TopicPart
+from knowledgepulse_worker.tools.terminal.arguments import InputFile, Moment, PartitionOffset, TopicPart
 from support.letters import NOON
 
 
@@ -60,3 +60,9 @@ def test_rejects_an_invalid_source(written):
 def test_rejects_an_invalid_position(written):
     with pytest.raises(click.BadParameter, match="0/17"):
         PartitionOffset().convert(written, None, None)
+
+
+def test_an_address_in_place_of_a_file_names_the_commands_that_read_a_backend():
+    """`score --from phoenix http://localhost:6006` said that this file does not exist."""
+    with pytest.raises(click.BadParameter, match=r"is an address.*score-runs.*kp-worker pull"):
+        InputFile(exists=True).convert("http://localhost:6006", None, None)
