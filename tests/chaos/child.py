@@ -16,7 +16,7 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.group import HeartbeatRequest
 
-import knowledgepulse_worker.lane.lane
+import knowledgepulse_worker.lane.partition_ledger
 import knowledgepulse_worker.process.heartbeat
 import knowledgepulse_worker.stream.reload
 import knowledgepulse_worker.stream.worker
@@ -63,7 +63,7 @@ def install_faults() -> None:
 def _without_ledger() -> None:
     """Score the first record of a lane as if there were none before it."""
     content = LedgerContent({}, {}, [], None)
-    knowledgepulse_worker.lane.lane.valid_content = lambda *_, **__: content  # type: ignore[assignment]
+    knowledgepulse_worker.lane.partition_ledger.valid_content = lambda *_, **__: content  # type: ignore[assignment]
 
 
 def _without_membership() -> None:

@@ -23,6 +23,7 @@ from knowledgepulse_kafka.throttle import Throttle, Throttles
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.embedding.base import Embeddings
 from knowledgepulse_worker.embedding.batcher import Batcher
+from knowledgepulse_worker.embedding.letters import letters_of
 from knowledgepulse_worker.errors import StalledError
 from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
 from knowledgepulse_worker.observe.metrics import Metrics
@@ -99,9 +100,10 @@ class InlineBatcher(Batcher):
         if deadly := [waiting for waiting in batch if DEADLY in waiting.text]:
             self._pod.die_at(waiting.text for waiting in deadly if not waiting.result.cancelled())
             return
-        outcome = self._embed([waiting.text for waiting in batch])
+        texts = [waiting.text for waiting in batch]
+        outcome = self._embed(texts)
         self._embedding -= len(batch)
-        self._resolve(batch, outcome, loop.time(), loop.time())
+        self._resolve(batch, outcome, letters_of(texts[0]), loop.time(), loop.time())
         self._work_soon()
 
 
@@ -121,7 +123,7 @@ class SimProgram(Program):
     async def _wait_for_commit(self, requested):
         assignment = self.source.assignment
         if not any(task.untaken for task in assignment.tasks.values()) and not any(
-            lane.in_flight for lane in assignment.lanes
+            lane.admission.records for lane in assignment.lanes
         ):
             self._is_busy.clear()
         await self._is_busy.wait()

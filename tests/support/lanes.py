@@ -203,7 +203,7 @@ class Harness:
             self._request_commit,
         )
         self._lanes.append(lane)
-        await lane.open()
+        await lane.ledger.open()
         return lane
 
     def assignment(self, changelogs=None) -> Assignment:

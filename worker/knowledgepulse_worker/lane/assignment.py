@@ -101,11 +101,12 @@ class Assignment:
     def refresh_gauges(self) -> None:
         """Refresh the gauges before a scrape."""
         lanes, metrics = self.lanes, self._services.metrics
-        records = sum(lane.in_flight for lane in lanes)
-        metrics.lanes.in_flight(records, sum(lane.in_flight_bytes for lane in lanes))
+        records = sum(lane.admission.records for lane in lanes)
+        metrics.lanes.in_flight(records, sum(lane.admission.size for lane in lanes))
         for lane in lanes:
-            metrics.lanes.cache_size(lane.partition, lane.cached)
-        metrics.policy.share_thresholds(lane.cuts() for lane in lanes)
+            metrics.lanes.cache_size(lane.partition, lane.ledger.state.cache.size)
+        profiles = self._services.policy.policy.profiles
+        metrics.policy.share_thresholds(lane.ledger.state.scores.cuts(profiles) for lane in lanes)
 
     def end(self) -> None:
         """Accept no more batches: a rebalance or the end begins, and what is complete is committed before."""

@@ -20,7 +20,7 @@ from typing import Self
 
 from knowledgepulse_kafka.commit_outcome import CommitOutcome, Committed, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.errors import Refusal
-from knowledgepulse_kafka.records import OutputRecord, Position
+from knowledgepulse_kafka.records import OutputRecord, Position, RawRecord
 from knowledgepulse_worker.lane.lane import Lane
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.stages import RecordOutcome
@@ -43,13 +43,17 @@ class _Share:
 
     @classmethod
     def of(cls, lane: Lane, complete: list[RecordOutcome]) -> Self:
-        position = lane.position_after(complete[-1])
-        scores = lane.scores_records(complete)
-        return cls(lane, complete, lane.tombstones(), scores, position, lane.position_record(position))
+        ledger, position = lane.ledger, _position_after(complete[-1].record)
+        scores = ledger.scores_records(complete)
+        return cls(lane, complete, ledger.tombstones(), scores, position, ledger.position_record(position))
 
     def records(self) -> list[OutputRecord]:
         outcomes = (record for outcome in self.complete for record in outcome.records())
         return [*self.tombstones, *outcomes, *self.scores, self.position_record]
+
+
+def _position_after(record: RawRecord) -> Position:
+    return Position(record.offset + 1, record.topic_id, record.leader_epoch)
 
 
 @dataclass(frozen=True)

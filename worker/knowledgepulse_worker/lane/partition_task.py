@@ -92,7 +92,7 @@ class PartitionTask:
     @property
     def has_unfinished(self) -> bool:
         """Whether a record was fetched that is not committed."""
-        if self.untaken or (self.lane is not None and self.lane.in_flight):
+        if self.untaken or (self.lane is not None and self.lane.admission.records):
             return True  # even if the position was set back since
         return self.next is not None and (self.committed is None or self.next > self.committed)
 
@@ -217,7 +217,7 @@ class PartitionTask:
         if lane is None:
             self.lane = lane = self._assignment.new_lane(self, record)
             self.committed = record.offset
-            await lane.open()
+            await lane.ledger.open()
         blocked = await lane.take(record, alone=alone)
         await self._assignment.let_others_work(record, blocked)
 

@@ -7,8 +7,10 @@ header.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from msgspec.structs import replace as replace_fields
 
@@ -49,10 +51,32 @@ class Replacements:
             output = self._replace_output(outcome, output, problem)
         return output
 
-    def fit_copy(self, outcome: RecordOutcome) -> None:
-        """Replace a redacted copy that its topic does not accept."""
-        while outcome.redacted_copy is not None and (problem := self.problem_of(outcome.redacted_copy)):
-            self._replace_copy(outcome, outcome.redacted_copy, problem)
+    def copy(self, outcome: RecordOutcome, copied: Callable[[BaseException | None], None]) -> None:
+        """Request the redacted copy of a contributed trace, if there is to be one.
+
+        Args:
+            outcome: the trace's outcome, whose output is built.
+            copied: called once the copy is there, or with the error that prevents it.
+        """
+        if self.redaction is None or outcome.output is None or outcome.entry.decision != "contribute":
+            return
+        copying = self.redaction.copy(outcome.record, outcome.entry, outcome.output)
+        outcome.redacting = asyncio.create_task(copying)
+        outcome.redacting.add_done_callback(partial(self._copied, outcome, copied))
+
+    def _copied(
+        self,
+        outcome: RecordOutcome,
+        copied: Callable[[BaseException | None], None],
+        copying: asyncio.Task[OutputRecord],
+    ) -> None:
+        if copying.cancelled():
+            return
+        if (error := copying.exception()) is None:
+            outcome.redacted_copy = copying.result()
+            while outcome.redacted_copy is not None and (problem := self.problem_of(outcome.redacted_copy)):
+                self._replace_copy(outcome, outcome.redacted_copy, problem)
+        copied(error)
 
     def replace(self, outcome: RecordOutcome, refused: OutputRecord, problem: DeliveryError) -> None:
         """Replace a record that the broker has refused although it was sent alone.

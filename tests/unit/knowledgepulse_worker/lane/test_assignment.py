@@ -9,9 +9,9 @@ import pytest
 from knowledgepulse_kafka.commit_outcome import Throttled
 from knowledgepulse_kafka.records import Location, Position
 from knowledgepulse_kafka.throttle import LONG_THROTTLE
+from knowledgepulse_worker.lane import admission, partition_ledger
 from knowledgepulse_worker.lane import assignment as assignment_module
 from knowledgepulse_worker.lane import commit as commit_module
-from knowledgepulse_worker.lane import lane as lane_module
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.records.suspects import Caution, Suspects
 from support.lanes import commit, headers, score
@@ -244,17 +244,17 @@ async def test_a_large_ledger_is_opened_beside_the_event_loop(make_harness, raw,
     changelogs = {0: Changelog(0)}
     old = make_harness()
     await processed(old, old.assignment(changelogs), raw(0))
-    monkeypatch.setattr(lane_module, "LARGE_LEDGER", 0)
+    monkeypatch.setattr(partition_ledger, "LARGE_LEDGER", 0)
     harness = make_harness()
     opening, go_on = threading.Event(), threading.Event()
-    valid_content = lane_module.valid_content
+    valid_content = partition_ledger.valid_content
 
     def slow_content(*args, **kwargs):
         opening.set()
         assert go_on.wait(60)
         return valid_content(*args, **kwargs)
 
-    monkeypatch.setattr(lane_module, "valid_content", slow_content)
+    monkeypatch.setattr(partition_ledger, "valid_content", slow_content)
     assignment = harness.assignment(changelogs)
     taking = asyncio.create_task(take(assignment, raw(1)))
     assert await asyncio.to_thread(opening.wait, 60)
@@ -280,8 +280,8 @@ async def test_an_unexpected_decoding_error_is_fatal_and_loses_no_record(make_ha
             raise error
         return decode_scorable(value, limit)
 
-    decode_scorable = lane_module.decode_scorable
-    monkeypatch.setattr(lane_module, "decode_scorable", decode)
+    decode_scorable = admission.decode_scorable
+    monkeypatch.setattr(admission, "decode_scorable", decode)
     harness = make_harness()
     task = harness.assignment().tasks[0]
 

@@ -42,7 +42,7 @@ async def test_what_passes_a_share_is_told_by_domain_over_a_workers_partitions(m
     harness = make_harness(policy=THIRD, embedding=False, in_flight_records=COUNT)
     lane, metrics = await harness.lane(), harness.services.metrics
     await harness.processed(lane, *records)
-    cuts = lane.cuts()
+    cuts = lane.ledger.state.scores.cuts(harness.services.policy.policy.profiles)
     metrics.policy.share_thresholds([cuts, {"code": 0.25}, {"code": 0.3, "legal": 0.1}])
 
     assert cuts == {"code": score(harness.outputs()[-1])["threshold"]}
