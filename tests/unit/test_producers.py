@@ -10,6 +10,7 @@ from knowledgepulse_worker.tools.convert.file_conversion import convert_lines
 from producers.comparison import Truth, Verdict, differences
 from producers.producer import producers
 from producers.record import recorded_runs
+from producers.report import FILE
 
 PRODUCERS = {producer.name: producer for producer in producers()}
 RECORDED = {f"{recorded['producer']}: {recorded['run']}": recorded for recorded in recorded_runs()}
@@ -36,6 +37,26 @@ def compared(recorded, traces):
 @pytest.mark.parametrize("recorded", RECORDED.values(), ids=RECORDED)
 def test_a_recorded_run_is_converted_to_what_happened(recorded):
     assert compared(recorded, traces_of(recorded)) == []
+
+
+TOLD_BY = {"why the answer ended": {"finish reasons"}, "that a call failed": {"exit codes", "failed calls"}}
+"""What traces name as unrecorded, by what a comparison excuses."""
+
+
+def runs_of(producer):
+    """Return the last verdicts on a producer's runs."""
+    return json.loads((producer.folder / FILE).read_text())[producer.name]["runs"]
+
+
+@pytest.mark.parametrize("recorded", RECORDED.values(), ids=RECORDED)
+def test_traces_name_what_their_records_never_tell_and_nothing_else(recorded):
+    runs = runs_of(PRODUCERS[recorded["producer"]])
+    excused = {reason for run in runs.values() for reason in run.get("untold", ())}
+
+    for trace in traces_of(recorded):
+        unrecorded = set(trace["metadata"].get("unrecorded", ()))
+        assert all(unrecorded & TOLD_BY[reason] for reason in excused)
+        assert "finish reasons" not in unrecorded or runs.get("cut_off", {}).get("verdict") != "right"
 
 
 LONG = " and so on" * 30

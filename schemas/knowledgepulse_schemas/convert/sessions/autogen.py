@@ -24,4 +24,5 @@ FORMAT = Table(
     within=("messages",),
     known=(at("source"), at("type")),
     ended=True,
+    unrecorded=("finish reasons",),
 )

@@ -23,4 +23,5 @@ FORMAT = Table(
         Line(_CHAT, at("role"), VendorMessage(), stop=(at("finish_reason"),)),
     ),
     only_lines=True,
+    unrecorded=("finish reasons",),
 )

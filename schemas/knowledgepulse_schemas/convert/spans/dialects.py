@@ -120,7 +120,7 @@ DIALECTS = (
     ),
     Dialect(
         "genkit:metadata:subtype",
-        {"agent": "agent", "flow": "agent", "model": "model", "tool": "tool"},
+        {"agent": "agent", "flow": "agent", "model": "model", "tool": "tool", "tool.v2": "tool"},
         inputs=("genkit:input",),
         outputs=("genkit:output",),
         names=("genkit:name",),

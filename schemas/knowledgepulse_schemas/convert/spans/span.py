@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.losses import Losses
+from knowledgepulse_schemas.convert.common.reading import as_text
 from knowledgepulse_schemas.convert.messages import wrapped
 from knowledgepulse_schemas.convert.spans.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.spans.tree import Node
@@ -147,6 +149,7 @@ def node_of(
         event=event,
         error=error,
         returned=returned,
+        tells=partial(_tells, span),
         failures=tuple(failures),
         functions=() if event is not None or agent else (span.name, *span.texts(*_FUNCTION)),
         agent_id=agent_id,
@@ -154,6 +157,14 @@ def node_of(
         outcome=hub.outcome_of(scores),
         losses=losses,
         shared=span.shared,
+    )
+
+
+def _tells(span: Span, what: re.Pattern[str]) -> bool:
+    """Check the names of attributes, and their JSON."""
+    told = [span.attributes, *(event.attributes for event in span.events)]
+    return any(what.search(name) for attributes in told for name in attributes) or any(
+        what.search(as_text(value)) for attributes in told for value in attributes.values() if value
     )
 
 

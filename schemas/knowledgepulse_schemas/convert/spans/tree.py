@@ -32,6 +32,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRACE_ID = re.compile("(?!0+$)[0-9a-f]{15,32}")
 _SPAN_ID = re.compile("(?!0+$)[0-9a-f]{16}")
 
+_REASON = re.compile("(?:finish|stop)(?:_r|R)eason")
+_IS_ERROR = re.compile(r"error\\*[\"']?[:=] ?(?:true|false)", re.IGNORECASE)
 _ANSWERING = ("final_result", "final_answer")
 """How the names of calls begin that give an answer in Pydantic AI and smolagents."""
 NO_CONTENT = (
@@ -53,6 +55,7 @@ class Node:
         event: The recorded model call or tool execution.
         error: The failure that the tracer flags.
         returned: Reads what the node returned, if it is no call itself.
+        tells: Returns whether the node has a member whose name fits a pattern.
         failures: Executions of tools that have failed, if the node is none itself.
         functions: What the function may be called that the node is of, if it is no call itself.
         agent_id: The id or name of the agent.
@@ -72,6 +75,7 @@ class Node:
     event: ModelCall | ToolRun | None = None
     error: hub.Error | None = None
     returned: Callable[[], Sequence[hub.Message]] | None = None
+    tells: Callable[[re.Pattern[str]], bool] = bool
     failures: tuple[ToolRun, ...] = ()
     functions: tuple[str, ...] = ()
     agent_id: str | None = None
@@ -252,6 +256,7 @@ class _Tree:
             names=root.names if root.agent else _names(root, nodes),
             outcome=root.outcome,
             losses=losses,
+            unrecorded=tuple(_unrecorded(nodes, messages)),
         )
 
     def _messages(self, root: Node, nodes: list[Node], losses: Losses) -> list[hub.Message]:
@@ -448,6 +453,17 @@ def _is_cut_off(nodes: list[Node], messages: list[hub.Message]) -> bool:
     return not _has_answer(messages) and (
         any(_has_output(node.event) for node in nodes if node.event) or not any(node.silent for node in nodes)
     )
+
+
+def _unrecorded(nodes: list[Node], messages: list[hub.Message]) -> Iterator[str]:
+    """Yield what the records of a run do not tell."""
+    parts = [part for message in messages for part in message.parts]
+    responses = [part for part in parts if isinstance(part, hub.ToolCallResponse)]
+    are_told = any(isinstance(node.event, ToolRun) for node in nodes) or any(part.failed for part in responses)
+    if responses and not are_told and not any(node.tells(_IS_ERROR) for node in nodes):
+        yield "failed calls"
+    if not any(isinstance(node.event, ModelCall) and node.tells(_REASON) for node in nodes):
+        yield "finish reasons"
 
 
 def _has_text(message: hub.Message) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -85,7 +86,7 @@ class ConversionReport:
     failed: int = 0
     with_id: int = 0
     ids: set[int] = field(default_factory=set)  # hashes, which take less memory
-    unrecorded: dict[str, list[str]] = field(default_factory=dict)  # by format
+    unrecorded: Counter[str] = field(default_factory=Counter)  # traces by what they lack
     losses: Losses = field(default_factory=Losses)
 
     def count(self, conversion: Conversion) -> None:
@@ -98,7 +99,7 @@ class ConversionReport:
             self.with_id += 1
             self.ids.add(hash(native_id))
         if missing := metadata.get("unrecorded"):
-            self.unrecorded[str(conversion.metadata.framework)] = missing
+            self.unrecorded[f"{conversion.metadata.framework}: no {' or '.join(missing)}"] += 1
         self.losses.merge(conversion.losses)
 
     def as_dict(self) -> dict[str, Any]:
@@ -118,9 +119,9 @@ class ConversionReport:
         )
         if self.traces and not self.with_domain:
             errors.print("all have the task domain default; `--domain` sets others, such as code")
-        for name, missing in self.unrecorded.items():
+        for missing, traces in self.unrecorded.items():
             errors.print(
-                f"warning: {name} does not record {' or '.join(missing)}, so some failures may be told as "
+                f"warning: {counted(traces, 'trace')} of {missing} are recorded, so failures may be told as "
                 "successes"
             )
         if repeated := self.with_id - len(self.ids):

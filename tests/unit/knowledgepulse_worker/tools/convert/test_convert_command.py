@@ -110,12 +110,12 @@ def test_a_file_is_one_document_or_one_per_line(convert, content):
     assert "2 traces, 0 with a known outcome; 0 not converted" in result.stderr
 
 
-def test_what_a_format_does_not_record_is_said_once(convert):
+def test_what_runs_do_not_record_is_said_once(convert):
     [case] = read_cases(FOLDER / "continue.jsonl")
 
     result = convert(lines(case["document"], case["document"]))
 
-    assert result.stderr.count("warning: continue does not record exit codes or finish reasons") == 1
+    assert result.stderr.count("warning: 2 traces of continue: no exit codes or finish reasons are") == 1
     assert {*traces(result)[1]["metadata"]["unrecorded"]} == {"exit codes", "finish reasons"}
 
 
