@@ -183,7 +183,7 @@ class Run:
         outcome: The outcome in the input.
         unasked: Why it may have no text of the user, if that is known.
         framework: The format's name, which becomes ``metadata.framework``; the conversion sets it.
-        unrecorded: What the run's records do not tell; the conversion adds what those of its format never tell.
+        unrecorded: What its records do not tell; the conversion adds what those of its format never do.
     """
 
     messages: MutableSequence[Message]

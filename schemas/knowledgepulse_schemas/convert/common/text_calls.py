@@ -15,7 +15,7 @@ import ast
 import json
 import re
 import warnings
-from collections.abc import Iterator, MutableSequence
+from collections.abc import Iterator, MutableSequence, Sequence
 from itertools import islice
 from typing import Any
 
@@ -37,12 +37,14 @@ _PARAMETER = re.compile(
     re.DOTALL,
 )
 _REACT = re.compile(
-    r"^(?:Action|Function Name):[ \t]*+(?P<name>[^\n]++)\n(?:Action|Function) Input:[ \t]*+(?P<input>.*)\Z",
+    r"^(?:Action|Function Name):[ \t]*+(?P<name>[^\n]++)\n(?:Action|Function) Input:[ \t]*+(?P<input>.*?)"
+    r"(?:\nFunction Output:(?P<output>.*))?\Z",  # BeeAI
     re.DOTALL | re.MULTILINE,
 )
 _REACT_IN_BRACKETS = re.compile(
     r"^Action(?: \d++)?:[ \t]*+(?P<name>[\w.-]++)\[(?P<input>[^\n]*)\]\s*\Z", re.MULTILINE
 )
+_THEN = re.compile(r"\n(?=Thought:|Final Answer:)")
 _ENDS_IN_JSON = re.compile(r"\}\s*(?:```\s*)?\Z")
 _MARKS = (
     *("<function=", "<invoke name=", "<tool_call>", "<function_call>", "[TOOL_CALLS]", "<|python_tag|>"),
@@ -114,6 +116,7 @@ def with_calls(
         if message.role == "assistant":
             parts = tuple(new for part in parts for new in _called(part, losses))
             called = [part.name for part in parts if isinstance(part, hub.ToolCall)]
+            called = [] if any(isinstance(part, hub.ToolCallResponse) for part in parts) else called
         elif message.role == "user" and called:
             is_final = _FINAL.issuperset(called)
             parts, called = tuple(_answered(part, is_final=is_final) for part in parts), []
@@ -171,7 +174,7 @@ def _called(part: hub.Part, losses: Losses) -> Iterator[hub.Part]:
     yield from calls
 
 
-def _split(text: str) -> tuple[str, list[hub.ToolCall]]:
+def _split(text: str) -> tuple[str, Sequence[hub.Part]]:
     """Return the text before the calls at the end of a text, and the calls."""
     calls: list[hub.ToolCall] = []
     start, end = len(text), 0
@@ -189,8 +192,17 @@ def _split(text: str) -> tuple[str, list[hub.ToolCall]]:
         return _without_end(text[:start], ("<tool_call>", "<function_calls>")), calls
     if not calls and (action := _REACT.search(text) or _REACT_IN_BRACKETS.search(text)):
         call = hub.ToolCall(action["name"].strip(), action["input"].strip())
-        return text[: action.start()].rstrip(), [call]
+        return text[: action.start()].rstrip(), [call, *_told(action.groupdict().get("output"))]
     return text, []
+
+
+def _told(output: str | None) -> list[hub.Part]:
+    """Return what a text tells behind a call: its response, and what the agent said and called then."""
+    if not output or not output.strip():
+        return []
+    response, *then = _THEN.split(output.strip(), 1)
+    text, calls = _split("".join(then))
+    return [hub.ToolCallResponse(response), *([hub.Text(text)] if text else []), *calls]
 
 
 def _of_json(text: str, losses: Losses) -> tuple[str, list[hub.ToolCall]] | None:

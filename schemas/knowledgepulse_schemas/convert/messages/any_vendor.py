@@ -263,6 +263,12 @@ _LISTS: tuple[
         lambda values: all(map(gemini.recognises, values)),
         lambda values, *to: (gemini.message_of(value, *to) for value in values),
     ),
+    (
+        lambda values: all("tool.name" in value for value in values),  # any-agent
+        lambda values, *_: [
+            hub.message("assistant", *(hub.ToolCall(v["tool.name"], v.get("tool.args")) for v in values))
+        ],
+    ),
     (lambda values: all(map(_has_parts, values)), lambda v, _, *to: otel.messages_of(v, *to)),
     (vercel.recognises, lambda values, _, *to: vercel.messages_of(values, *to)),
     (bedrock.recognises, lambda values, _, *to: bedrock.messages_of(values, *to)),

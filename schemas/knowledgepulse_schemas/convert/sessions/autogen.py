@@ -17,6 +17,12 @@ FORMAT = Table(
         Line("ToolCallRequestEvent", "assistant", Texts("tool_call", at("content"))),
         Line("ToolCallExecutionEvent", "tool", Texts("tool_result", at("content"))),
         Line("ThoughtEvent", "assistant", Texts("thinking", at("content"))),
+        Line(
+            "ToolCallSummaryMessage",  # which tells calls, their results and, as a text, the results again
+            "assistant",
+            (Texts("tool_call", at("tool_calls")), Texts("tool_result", at("results")), at("content")),
+            may_repeat=True,
+        ),
         Line({"source": set(ROLES)}, at("source"), at("content")),
         Line("HandoffMessage", is_beside=True, has_time=True),  # an agent's, which repeats a result
         Line({}, "assistant", at("content")),  # of an agent with a name

@@ -134,6 +134,7 @@ class TableReader(Reader):
             (own, self._own(own, part))
             for own, part in parts
             if not (line.may_restate_call and self._is_restated(part))
+            and not (line.may_repeat and self._is_repeated_call(part))
         ]
         for group in dict.fromkeys(own for own, _ in parts):
             message = hub.Message(group, tuple(part for own, part in parts if own == group))
@@ -166,15 +167,19 @@ class TableReader(Reader):
             self.losses.add_unknown(f"{kind}.{part.path}", content, {"content": content})
 
     def _is_repeated(self, message: hub.Message) -> bool:
-        """Check for the last message, a call with the id of an earlier one, or a text of the agent."""
+        """Check for the last message, or a text of the agent."""
         match message.parts:
             case (hub.Text(content=text),) if message.role == "assistant":
                 return self._is_said(text)
-            case (hub.ToolCall(id=str(call_id)) as part,) if call := self.transcript.call_of(call_id):
-                self.losses.add(ANOTHER_FORM, part.arguments if part.arguments != call.arguments else None)
-                return True
         last = self.transcript.run.messages[-1:]
         return any((earlier.role, earlier.parts) == (message.role, message.parts) for earlier in last)
+
+    def _is_repeated_call(self, part: hub.Part) -> bool:
+        """Check for a call with the id of an earlier one."""
+        call = self.transcript.call_of(part.id) if isinstance(part, hub.ToolCall) else None
+        if call is not None and isinstance(part, hub.ToolCall) and part.arguments != call.arguments:
+            self.losses.add(ANOTHER_FORM, part.arguments)
+        return call is not None
 
     def _is_said(self, text: str) -> bool:
         """Check for the agent's last text, or for all of them."""

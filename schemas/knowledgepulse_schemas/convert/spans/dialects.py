@@ -149,6 +149,12 @@ DIALECTS = (
         names=("haystack.tool.name",),
         failure=("haystack.tool.error", True),
     ),
+    Dialect(  # any-agent, whose agents and tools follow OpenTelemetry's conventions
+        genai.OPERATION,
+        {"call_llm": "model"},
+        inputs=("gen_ai.input.messages",),
+        outputs=("gen_ai.output",),
+    ),
     Dialect(  # what :func:`attributes_of` makes of a record
         "knowledgepulse.kind",
         {"agent": "agent", "model": "model", "tool": "tool"},

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BeforeValidator, Field
 
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.errors import ConversionError
@@ -32,8 +32,8 @@ _CALL = re.compile(
 """What names of attributes have that say of a model or a tool that it was called."""
 _NO_CALLS = ("create_agent", "embeddings")
 """Operations of services that call neither."""
-_UNKNOWN = "UNKNOWN"
-"""Phoenix' kind of spans that do not follow OpenInference."""
+_UNKNOWN = {None, "UNKNOWN", "internal"}
+"""Phoenix' and any-agent's kind of spans that do not follow OpenInference."""
 _REDACTED = ("<REDACTED>", "__REDACTED__")
 """What Claude Code and OpenInference write for content that they may not record."""
 _FLAT = ("trace_id", "span_id")
@@ -85,9 +85,13 @@ class _Jaeger(InputModel):
     data: list[_JaegerTrace]
 
 
+_SpanId = Annotated[str, BeforeValidator(lambda value: f"{value:016x}" if type(value) is int else value)]
+"""An id, which any-agent writes as a number."""
+
+
 class _Context(InputModel):
-    trace_id: str
-    span_id: str
+    trace_id: _SpanId
+    span_id: _SpanId
 
 
 class _Status(InputModel):
@@ -129,7 +133,9 @@ class _PhoenixSpan(InputModel):
     context: _Context
     name: str = ""
     kind: str | None = Field(default=None, alias="span_kind")
-    parent_id: str | None = Field(default=None, validation_alias=AliasChoices("parent_id", "parent_span_id"))
+    parent_id: _SpanId | None = Field(
+        default=None, validation_alias=AliasChoices("parent_id", "parent_span_id")
+    )
     start: Any = Field(default=None, alias="start_time")
     end: Any = Field(default=None, alias="end_time")
     status_code: str | None = None
@@ -252,7 +258,7 @@ def _phoenix(document: Any, path: str) -> Iterator[Span]:
     for number, value in enumerate(values):
         span = read(_PhoenixSpan, _nested_context(value), f"{path}[{number}]")
         attributes = dict(span.attributes or {})
-        if span.kind not in {None, _UNKNOWN} and not _is_sdk(value):
+        if span.kind not in _UNKNOWN and not _is_sdk(value):
             attributes.setdefault(openinference.KIND, span.kind)
         resource = (span.resource.attributes if span.resource else None) or {}
         status = span.status or _Status(status_code=span.status_code, description=span.status_message)
@@ -266,7 +272,7 @@ def _phoenix(document: Any, path: str) -> Iterator[Span]:
             attributes=attributes,
             events=[Event(event.name, event.attributes or {}) for event in span.events or ()],
             resource=resource,
-            failed=status.status_code in otlp.FAILED,
+            failed=(status.status_code or "").upper() in otlp.FAILED,
             message=status.description or "",
             losses=otlp.unread_of(span),
             shared=(beside, otlp.unread_around(span.resource or _SdkResource(), resource)),
@@ -332,6 +338,8 @@ def _phoenix_time(value: Any) -> Any:
 
 def _nested_context(value: Any) -> Any:
     """Return a span in the REST API's form; data frames have columns such as ``context.span_id``."""
+    if isinstance(value, dict) and isinstance(parent := value.get("parent"), dict):  # any-agent's
+        value = without(value, "parent") | {"parent_id": parent.get("span_id")}
     if _is_flat(value):
         return without(value, *_FLAT) | {"context": {name: value[name] for name in _FLAT}}
     if not isinstance(value, dict) or "context.span_id" not in value:
@@ -372,9 +380,9 @@ def _is_phoenix(document: Any) -> bool:
     """Check for a span of Phoenix.
 
     Accepts: spans from Phoenix's REST API, or a data frame's records; spans with their ids beside their
-        attributes, as Strands' evaluations keep them.
+        attributes, as Strands' evaluations keep them; a trace of any-agent.
     Source: https://arize.com/docs/phoenix.
-    Compared with: Phoenix 20.26, and public files.
+    Compared with: Phoenix 20.26, the types of any-agent 1.18, and public files.
     """
     span = _first(document)
     context = span.get("context") if isinstance(span, dict) else None

@@ -259,9 +259,12 @@ def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losse
     name = first("gen_ai.tool.name", _TOOL, "traceloop.entity.name")
     call_id = first(f"{_TOOL_CALL}.id")
     arguments = first(
-        f"{_TOOL_CALL}.arguments", f"{_ADK}.tool_call_args", "tool.arguments", "traceloop.entity.input"
+        f"{_TOOL_CALL}.arguments",
+        f"{_ADK}.tool_call_args",
+        "gen_ai.tool.args",
+        *("tool.arguments", "traceloop.entity.input"),
     )
-    result = first(f"{_TOOL_CALL}.result", f"{_ADK}.tool_response", _ENTITY_OUTPUT)
+    result = first(f"{_TOOL_CALL}.result", f"{_ADK}.tool_response", "gen_ai.output", _ENTITY_OUTPUT)
     if arguments is None and result is None:
         arguments, result = _tool_events(span)
     if arguments is None and result is None:

@@ -459,7 +459,9 @@ def _unrecorded(nodes: list[Node], messages: list[hub.Message]) -> Iterator[str]
     """Yield what the records of a run do not tell."""
     parts = [part for message in messages for part in message.parts]
     responses = [part for part in parts if isinstance(part, hub.ToolCallResponse)]
-    are_told = any(isinstance(node.event, ToolRun) for node in nodes) or any(part.failed for part in responses)
+    are_told = any(isinstance(node.event, ToolRun) for node in nodes) or any(
+        part.failed for part in responses
+    )
     if responses and not are_told and not any(node.tells(_IS_ERROR) for node in nodes):
         yield "failed calls"
     if not any(isinstance(node.event, ModelCall) and node.tells(_REASON) for node in nodes):
