@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -137,4 +138,37 @@ def _install_go(producer: Producer) -> None:
     run("go", "build", "-o", f"{producer.place}/bin/", ".", folder=sources)
 
 
-INSTALLERS = {"python": _install_python, "node": _install_node, "go": _install_go}
+def _install_java(producer: Producer) -> None:
+    """Compile the runner's classes, with packages of Maven's as ``group:artifact@version``."""
+    place = producer.place
+    (place / "pom.xml").write_text(_project(producer.packages))
+    run(
+        "mvn",
+        "--quiet",
+        "--batch-mode",
+        "dependency:copy-dependencies",
+        "-DoutputDirectory=lib",
+        folder=place,
+    )
+    run("javac", "-cp", f"{place}/lib/*", "-d", place / "classes", *producer.folder.glob("*.java"))
+
+
+def _project(packages: list[str]) -> str:
+    """Return a project of Maven's; a package of ``-dependencies`` only has versions that fit together."""
+    managed = [_dependency(each, "pom", "import") for each in packages if "-dependencies@" in each]
+    needed = [_dependency(each, "jar", "compile") for each in packages if "-dependencies@" not in each]
+    return (
+        "<project><modelVersion>4.0.0</modelVersion><groupId>producers</groupId><artifactId>runner</artifactId>"
+        f"<version>1</version><dependencyManagement><dependencies>{''.join(managed)}</dependencies>"
+        f"</dependencyManagement><dependencies>{''.join(needed)}</dependencies></project>"
+    )
+
+
+def _dependency(package: str, kind: str, scope: str) -> str:
+    values = [*re.split("[:@]", package), kind, scope]
+    names = ("groupId", "artifactId", "version", "type", "scope")
+    members = (f"<{name}>{value}</{name}>" for name, value in zip(names, values, strict=True))
+    return f"<dependency>{''.join(members)}</dependency>"
+
+
+INSTALLERS = {"python": _install_python, "node": _install_node, "go": _install_go, "java": _install_java}

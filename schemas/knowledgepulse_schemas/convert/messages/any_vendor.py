@@ -233,6 +233,12 @@ def _is_call(value: Any) -> bool:
     return False
 
 
+def _dotted_call(value: dict[str, Any], path: str, losses: Losses) -> hub.Message:
+    """Return the message with a call of any-agent's."""
+    count_others(value, {"tool.name", "tool.args"}, f"{path}[]", losses)
+    return hub.message("assistant", hub.ToolCall(as_text(value["tool.name"]), value.get("tool.args")))
+
+
 def _is_message(value: dict[str, Any]) -> bool:
     return langchain.is_message(value) or ("role" in value and ("content" in value or "parts" in value))
 
@@ -264,10 +270,8 @@ _LISTS: tuple[
         lambda values, *to: (gemini.message_of(value, *to) for value in values),
     ),
     (
-        lambda values: all("tool.name" in value for value in values),  # any-agent
-        lambda values, *_: [
-            hub.message("assistant", *(hub.ToolCall(v["tool.name"], v.get("tool.args")) for v in values))
-        ],
+        lambda values: all("tool.name" in value for value in values),
+        lambda values, _, *to: (_dotted_call(value, *to) for value in values),
     ),
     (lambda values: all(map(_has_parts, values)), lambda v, _, *to: otel.messages_of(v, *to)),
     (vercel.recognises, lambda values, _, *to: vercel.messages_of(values, *to)),

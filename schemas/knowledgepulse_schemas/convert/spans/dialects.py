@@ -42,6 +42,7 @@ class Dialect:
         within: the kind of spans within a tool's that tell its failure.
         server: the attribute of a tool's MCP server.
         is_json: whether texts may be JSON.
+        unrecorded: what the spans never tell of a run.
     """
 
     kind: str
@@ -55,6 +56,7 @@ class Dialect:
     within: str | None = None
     server: str = ""
     is_json: bool = True
+    unrecorded: tuple[str, ...] = ()
 
 
 DIALECTS = (
@@ -134,6 +136,7 @@ DIALECTS = (
         names=("spring.ai.tool.definition.name",),
         ids=("spring.ai.tool.call.id",),
         root=True,
+        unrecorded=("failed calls",),  # their status is OK
     ),
     Dialect(  # Haystack
         "",
@@ -234,6 +237,7 @@ def node(span: Span) -> Node:
         agent_id=(span.name or None if dialect.root else service) if kind == "agent" or is_root else None,
         names=(span.name if kind == "agent" or is_root else None, service),
         scores=scores,
+        unrecorded=dialect.unrecorded if kind == "tool" else (),
     )
 
 

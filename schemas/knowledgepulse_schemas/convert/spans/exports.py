@@ -339,7 +339,7 @@ def _phoenix_time(value: Any) -> Any:
 def _nested_context(value: Any) -> Any:
     """Return a span in the REST API's form; data frames have columns such as ``context.span_id``."""
     if isinstance(value, dict) and isinstance(parent := value.get("parent"), dict):  # any-agent's
-        value = without(value, "parent") | {"parent_id": parent.get("span_id")}
+        value = value | {"parent": without(parent, "span_id"), "parent_id": parent.get("span_id")}
     if _is_flat(value):
         return without(value, *_FLAT) | {"context": {name: value[name] for name in _FLAT}}
     if not isinstance(value, dict) or "context.span_id" not in value:

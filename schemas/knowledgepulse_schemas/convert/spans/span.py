@@ -128,6 +128,7 @@ def node_of(
     scores: Iterable[tuple[Any, Any]],
     returned: Callable[[], Sequence[hub.Message]] | None = None,
     failures: Iterable[ToolRun] = (),
+    unrecorded: tuple[str, ...] = (),
 ) -> Node:
     """Return the node of a span, and count the attributes that no reader used."""
     losses.merge(span.losses)
@@ -151,6 +152,7 @@ def node_of(
         returned=returned,
         tells=partial(_tells, span),
         failures=tuple(failures),
+        unrecorded=unrecorded,
         functions=() if event is not None or agent else (span.name, *span.texts(*_FUNCTION)),
         agent_id=agent_id,
         names=tuple(name for name in names if name),

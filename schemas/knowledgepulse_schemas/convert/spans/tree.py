@@ -55,6 +55,7 @@ class Node:
         event: The recorded model call or tool execution.
         error: The failure that the tracer flags.
         returned: Reads what the node returned, if it is no call itself.
+        unrecorded: What the tracer does not record of calls of its kind.
         tells: Returns whether the node has a member whose name fits a pattern.
         failures: Executions of tools that have failed, if the node is none itself.
         functions: What the function may be called that the node is of, if it is no call itself.
@@ -75,6 +76,7 @@ class Node:
     event: ModelCall | ToolRun | None = None
     error: hub.Error | None = None
     returned: Callable[[], Sequence[hub.Message]] | None = None
+    unrecorded: tuple[str, ...] = ()
     tells: Callable[[re.Pattern[str]], bool] = bool
     failures: tuple[ToolRun, ...] = ()
     functions: tuple[str, ...] = ()
@@ -256,7 +258,7 @@ class _Tree:
             names=root.names if root.agent else _names(root, nodes),
             outcome=root.outcome,
             losses=losses,
-            unrecorded=tuple(_unrecorded(nodes, messages)),
+            unrecorded=tuple(dict.fromkeys(_unrecorded(nodes, messages))),
         )
 
     def _messages(self, root: Node, nodes: list[Node], losses: Losses) -> list[hub.Message]:
@@ -457,6 +459,7 @@ def _is_cut_off(nodes: list[Node], messages: list[hub.Message]) -> bool:
 
 def _unrecorded(nodes: list[Node], messages: list[hub.Message]) -> Iterator[str]:
     """Yield what the records of a run do not tell."""
+    yield from (missing for node in nodes for missing in node.unrecorded)
     parts = [part for message in messages for part in message.parts]
     responses = [part for part in parts if isinstance(part, hub.ToolCallResponse)]
     are_told = any(isinstance(node.event, ToolRun) for node in nodes) or any(
@@ -464,7 +467,8 @@ def _unrecorded(nodes: list[Node], messages: list[hub.Message]) -> Iterator[str]
     )
     if responses and not are_told and not any(node.tells(_IS_ERROR) for node in nodes):
         yield "failed calls"
-    if not any(isinstance(node.event, ModelCall) and node.tells(_REASON) for node in nodes):
+    calls = (node for node in nodes if node.silent or isinstance(node.event, ModelCall))
+    if not any(node.tells(_REASON) for node in calls):
         yield "finish reasons"
 
 
