@@ -130,7 +130,7 @@ DIALECTS = (
     ),
     Dialect(  # Spring AI; its model calls have no content
         "spring.ai.kind",
-        {"tool_call": "tool"},
+        {"chat_client": "agent", "tool_call": "tool"},
         inputs=("spring.ai.tool.call.arguments",),
         outputs=("spring.ai.tool.call.result",),
         names=("spring.ai.tool.definition.name",),

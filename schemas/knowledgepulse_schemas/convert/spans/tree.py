@@ -33,6 +33,8 @@ _TRACE_ID = re.compile("(?!0+$)[0-9a-f]{15,32}")
 _SPAN_ID = re.compile("(?!0+$)[0-9a-f]{16}")
 
 _REASON = re.compile("(?:finish|stop)(?:_r|R)eason")
+_CALLED = re.compile(r"\A\W*tool[_-]?(?:calls?|use)\W*\Z", re.IGNORECASE)
+"""The value of a finish reason that says that the model made calls."""
 _IS_ERROR = re.compile(r"error\\*[\"']?[:=] ?(?:true|false)", re.IGNORECASE)
 _ANSWERING = ("final_result", "final_answer")
 """How the names of calls begin that give an answer in Pydantic AI and smolagents."""
@@ -451,10 +453,10 @@ def _asks(event: ModelCall | ToolRun | hub.Error) -> bool:
 
 
 def _is_cut_off(nodes: list[Node], messages: list[hub.Message]) -> bool:
-    """Check for a run that ends with a call or its response, if its tracer records answers."""
-    return not _has_answer(messages) and (
-        any(_has_output(node.event) for node in nodes if node.event) or not any(node.silent for node in nodes)
-    )
+    """Check for a run that ends with a call or its response, unless its last answer was not recorded."""
+    silent = [node for node in nodes if node.silent]
+    is_told = any(_has_output(node.event) for node in nodes if node.event)
+    return not _has_answer(messages) and (is_told or not silent or silent[-1].tells(_CALLED))
 
 
 def _unrecorded(nodes: list[Node], messages: list[hub.Message]) -> Iterator[str]:
