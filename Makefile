@@ -88,9 +88,11 @@ lint: $(VENV)/.test ## check style, imports and types
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/mypy
 
+SITE := build/site
+
 .PHONY: docs
-docs: $(VENV)/.docs ## build the site of the documents, and check its links
-	PYTHONPATH=docs $(BIN)/python -m generator
+docs: $(VENV)/.docs ## build the site of the documents, and check its links; SITE=FOLDER keeps the versions that are there
+	PYTHONPATH=docs $(BIN)/python -m generator $(SITE)
 
 .PHONY: tables
 tables: $(VENV)/.test ## regenerate the tables of settings, metrics, commands and names in the documents

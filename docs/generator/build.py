@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from generator.links import broken_links
+from generator.llms import llms_text
 from generator.staging import ROOT, stage
 
 
@@ -16,10 +17,11 @@ class BuildError(Exception):
 
 
 def build(folder: Path) -> Path:
-    """Stage the site's source in a folder, build the site there and return its path.
+    """Stage the site's source in a folder, build the site of this version there and return its path.
 
     Raises:
         BuildError: at a warning of the builder, or a broken link.
+        NoSentenceError: a page does not say what it is about.
     """
     stage(folder)
     zensical = [str(Path(sys.executable).with_name("zensical")), "build", "--clean", "--strict"]
@@ -35,6 +37,7 @@ def build(folder: Path) -> Path:
     if done.returncode:
         raise BuildError(done.stdout)
     site = folder / "site"
+    (site / "llms.txt").write_text(llms_text(folder), encoding="utf-8")
     if broken := broken_links(site):
         raise BuildError("\n".join(broken))
     return site

@@ -11,10 +11,12 @@ from playwright.async_api import expect
 from yarl import URL
 
 from generator.build import build
+from generator.versions import add_version
 from support.accessibility import COLOURS, serious_findings
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
+OLDER, NEWEST = "0.9.0", "0.10.0"
 PAGES = ["index.html", "curators/threshold.html", "reference/settings.html"]
 """Pages with the most kinds of content."""
 
@@ -25,21 +27,30 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """Return the folder of the site."""
-    return build(tmp_path_factory.mktemp("docs"))
+def versions(tmp_path_factory):
+    """Return the folder of a site with two versions, which differ in nothing else."""
+    built, folder = build(tmp_path_factory.mktemp("docs")), tmp_path_factory.mktemp("site")
+    for version in (NEWEST, OLDER):
+        add_version(built, folder, version)
+    return folder
 
 
 @pytest.fixture(scope="module")
-def site(built):
+def root(versions):
     """Serve the site; return its address."""
-    handler = functools.partial(Quiet, directory=built)
+    handler = functools.partial(Quiet, directory=versions)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield URL.build(scheme="http", host="127.0.0.1", port=server.server_port)
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture(scope="module")
+def site(root):
+    """Return the address of the older version."""
+    return root / OLDER
 
 
 def errors(visited):
@@ -61,6 +72,21 @@ async def test_a_page_is_found_by_search(site, visit, words, address):
     await visited.page.wait_for_url(f"**/{address}**")
 
     await expect(visited.page.get_by_role("heading", name=words)).to_be_in_viewport()
+    assert visited.asked == {site.authority}
+    assert not errors(visited)
+
+
+async def test_the_menu_of_versions_leads_to_the_newest(root, site, visit):
+    visited = await visit(str(site / "score.html"))
+    page = visited.page
+
+    await page.locator(".md-version__current").focus()
+    assert await page.locator(".md-version__link").all_inner_texts() == [NEWEST, OLDER]
+    await page.get_by_role("link", name=NEWEST, exact=True).click()
+    await page.wait_for_url(f"{root / NEWEST}/")
+    await page.goto(str(root))
+    await page.wait_for_url(str(root / NEWEST / "index.html"))
+
     assert visited.asked == {site.authority}
     assert not errors(visited)
 

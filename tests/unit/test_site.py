@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
+import tomllib
+from itertools import chain
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from generator import commands, metrics, python, settings, tables
 from generator.links import broken_links
+from generator.llms import NoSentenceError, llms_text
 from generator.staging import documents, page_of, stage
+from generator.versions import add_version
 from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.settings import sections
 from support.documents import DOCUMENTS
@@ -113,3 +118,47 @@ def test_a_link_that_leads_nowhere_is_found(html, problem, tmp_path):
     )
 
     assert broken_links(tmp_path) == [problem]
+
+
+def test_llms_txt_has_each_page_of_the_navigation_with_a_sentence(tmp_path):
+    stage(tmp_path)
+    nav = tomllib.loads((tmp_path / "zensical.toml").read_text(encoding="utf-8"))["project"]["nav"]
+    paths = [
+        path for entry in nav for path in ([entry] if isinstance(entry, str) else chain(*entry.values()))
+    ]
+
+    lines = llms_text(tmp_path).splitlines()
+
+    assert lines[0] == "# knowledgepulse-worker"
+    assert lines[2].startswith("> Scores ")
+    assert [line for line in lines if line.startswith("## ")][1:] == [
+        f"## {section}" for entry in nav if isinstance(entry, dict) for section in entry
+    ]
+    links = [
+        re.fullmatch(r"- \[[^]]+\]\((.+)\.html\): .+[.?]", line) for line in lines if line.startswith("-")
+    ]
+    assert [link and f"{link[1]}.md" for link in links] == paths
+    assert all((tmp_path / "pages" / path).is_file() for path in paths)
+    assert "- [The score](score.html): Every trace gets a score from 0 to 1." in lines
+
+
+def test_a_page_without_a_sentence_is_named(tmp_path):
+    stage(tmp_path)
+    (tmp_path / "pages/score.md").write_text("# The score\n\n| a | table |\n", encoding="utf-8")
+
+    with pytest.raises(NoSentenceError, match=r"^score\.md: has no title, or no sentence"):
+        llms_text(tmp_path)
+
+
+def test_a_version_takes_its_place_among_the_others(tmp_path):
+    built, site = tmp_path / "built", tmp_path / "site"
+    (built / "reference").mkdir(parents=True)
+    (built / "llms.txt").write_text("- [Page](page.html): It is one.\n", encoding="utf-8")
+    for version in ("0.9.0", "0.10.0", "0.9.0"):
+        add_version(built, site, version)
+
+    listed = json.loads((site / "versions.json").read_text(encoding="utf-8"))
+    assert [(each["version"], each["aliases"]) for each in listed] == [("0.10.0", ["latest"]), ("0.9.0", [])]
+    assert "url=0.10.0/index.html" in (site / "index.html").read_text(encoding="utf-8")
+    assert "(0.10.0/page.html)" in (site / "llms.txt").read_text(encoding="utf-8")
+    assert (site / "0.9.0/reference").is_dir()
