@@ -125,13 +125,25 @@ RULES := deploy/kubernetes/components/prometheus-operator/prometheusrule
 manifests: ## regenerate the alert rules of deploy/kubernetes from those of deploy/prometheus
 	@{ cat $(RULES).head.yaml; sed 's/^./  &/' deploy/prometheus/alerts.yml; } > $(RULES).yaml
 
+HELM := $(abspath $(VENV))/go/helm
+KUSTOMIZE := $(abspath $(VENV))/go/kustomize
+
+$(HELM): MODULE := helm.sh/helm/v3/cmd/helm@v3.22.0
+$(KUSTOMIZE): MODULE := sigs.k8s.io/kustomize/kustomize/v5@v5.8.2
+$(HELM) $(KUSTOMIZE):
+	GOBIN=$(@D) go install $(MODULE)
+
 .PHONY: deploy-check
 deploy-check: ## run the image and Compose file on a Docker engine, for 8 minutes, as root; ARGS="up load" selects steps
 	deploy/check.sh $(ARGS)
 
 .PHONY: kubernetes-check
-kubernetes-check: ## apply the Kubernetes manifests to a real kube-apiserver, built for 10 minutes the first time
-	deploy/kubernetes/check.sh
+kubernetes-check: $(HELM) ## apply the Kubernetes manifests and the chart to a real kube-apiserver, built for 10 minutes the first time
+	HELM=$(HELM) deploy/kubernetes/check.sh
+
+.PHONY: helm-check
+helm-check: $(VENV)/.test $(HELM) $(KUSTOMIZE) ## compare the Helm chart with kustomize, which takes Go to build both
+	HELM=$(HELM) KUSTOMIZE=$(KUSTOMIZE) $(BIN)/pytest tests/helm/check.py
 
 OTELCOL := $(VENV)/otelcol/otelcol
 

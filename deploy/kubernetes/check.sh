@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Applies the base, every overlay and every component to a real kube-apiserver with etcd. What the server refuses or
+# Applies the base, every overlay, every component and the Helm chart to a real kube-apiserver with etcd. What the server refuses or
 # warns about fails the check. There are no controllers and no nodes: the check creates each workload's pod itself, for
 # the namespace's Pod Security Standard to admit or refuse, and nothing runs.
 #
 # Needs go 1.26, openssl and python3. Server and kubectl are built from their Go modules, in 11 minutes of CPU time; the
-# operators' modules contain their CRDs. The programs are kept in KP_CHECK_DIR, as by deploy/check.sh, for the next call.
+# operators' modules contain their CRDs. HELM is Helm, as `make kubernetes-check` builds it. The programs are kept in KP_CHECK_DIR, as by deploy/check.sh, for the next call.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "$0")" && pwd)
@@ -111,9 +111,7 @@ mkdir deploy/kubernetes/overlays/components
   (cd deploy/kubernetes/overlays && printf -- '- ../%s\n' ../components/*)
 } >deploy/kubernetes/overlays/components/kustomization.yaml
 
-for folder in deploy/kubernetes/base deploy/kubernetes/overlays/*; do
-  say "${folder#deploy/kubernetes/}"
-  kubectl kustomize "$folder" >manifests.yaml
+apply() {  # manifests.yaml
   kubectl apply --server-side --warnings-as-errors -f manifests.yaml
   kubectl get scaledobjects -n $NAMESPACE -o json | triggers
   # What a controller creates.
@@ -122,6 +120,23 @@ for folder in deploy/kubernetes/base deploy/kubernetes/overlays/*; do
     kubectl create --warnings-as-errors -n $NAMESPACE -f -
   # A Job cannot be changed.
   kubectl delete deployments,jobs,statefulsets,pods --all -n $NAMESPACE >/dev/null
+}
+
+for folder in deploy/kubernetes/base deploy/kubernetes/overlays/*; do
+  say "${folder#deploy/kubernetes/}"
+  kubectl kustomize "$folder" >manifests.yaml
+  apply
+done
+
+VALUES=(
+  ""
+  "replicas=2,partitions=8,brokers.servers=kafka:9093,brokers.port=9093,brokers.secret=kafka,prometheusOperator=true,keda=true"
+  "resources.limits.memory=3Gi,modelVolume.persistentVolumeClaim.claimName=models,pod.nodeSelector.pool=scoring"
+)
+for values in "${VALUES[@]}"; do
+  say "chart $values"
+  "$HELM" template kp-worker deploy/helm --namespace $NAMESPACE --kube-version 1.${KUBERNETES%.*} --set "$values" >manifests.yaml
+  apply
 done
 
 say "an unrestricted pod"
