@@ -1,6 +1,7 @@
 """The simulated brokers reproduce the surprising behaviour of real Kafka."""
 
 import asyncio
+import gc
 
 import pytest
 from aiokafka import ConsumerRebalanceListener, TopicPartition
@@ -182,3 +183,26 @@ def test_records_that_a_quota_would_keep_from_a_transaction_until_its_deadline_a
         return throttle.recent
 
     assert simulated(main) > 5
+
+
+def test_the_error_of_a_request_that_nobody_waits_for_any_more_is_not_reported(simulated):
+    """A commit gives up the positions once its records failed; each simulation printed these errors."""
+    reported = []
+
+    async def main(cluster):
+        cluster.loop.set_exception_handler(lambda _, context: reported.append(context["message"]))
+        cluster.create(SimTopic.new("raw", 1))
+        member = await joined(cluster)
+        producer = await publishing(cluster)
+        await publishing(cluster)  # which fences off the first
+        sending = asyncio.create_task(
+            producer.send_group_offsets({AT: OffsetAndMetadata(7, "")}, member.group)
+        )
+        await asyncio.sleep(0)
+        sending.cancel()
+        await asyncio.wait([sending])
+        await producer.stop()
+
+    simulated(main)
+    gc.collect()
+    assert reported == []

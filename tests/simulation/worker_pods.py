@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy as np
 from prometheus_client import CollectorRegistry
 
-from knowledgepulse_kafka.errors import DeliveryError, TopicError
+from knowledgepulse_kafka.errors import DeliveryError, TopicError, retrieve_exception
 from knowledgepulse_kafka.session import Session
 from knowledgepulse_kafka.testing.clients import SimReader, SimTopicIds
 from knowledgepulse_kafka.testing.member import SimMember
@@ -189,6 +189,7 @@ class WorkerPod(Pod):
         process.skew = world.skew
         cluster, kafka, stop = world.cluster, settings.kafka, self._stop
         failed = self._loop.create_future()
+        failed.add_done_callback(retrieve_exception)  # the process may be killed before it reads it
         suspects = Suspects(
             self._poison.caution(), partial(self._send, process), settings.limits.in_flight_records
         )

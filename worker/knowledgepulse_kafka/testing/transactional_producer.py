@@ -21,6 +21,7 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import OffsetAndMetadata, RecordMetadata
 
+from knowledgepulse_kafka.errors import retrieve_exception
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.producer import SentBatch
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord
@@ -176,6 +177,7 @@ class SimProducer:
 
     async def _in_task(self, request: _Request, *arguments: object) -> None:
         self._task = asyncio.create_task(self._after(self._task, request, *arguments))
+        self._task.add_done_callback(retrieve_exception)  # whoever waits for it may be cancelled
         await asyncio.shield(self._task)
 
     @staticmethod
@@ -183,8 +185,6 @@ class SimProducer:
         """Run one request after another, even if nobody awaits the former any more."""
         if former is not None:
             await asyncio.wait([former])
-            if not former.cancelled():
-                former.exception()
         await request(*arguments)
 
     async def _commit(self, places: Mapping[Place, OffsetAndMetadata], group: GroupMetadata) -> None:
