@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from support.child import start_child_in
@@ -31,30 +31,30 @@ def _write_down(file: int, kind: str, seconds: float) -> None:
 
 def record_metrics(file: int) -> None:
     """Record the durations that are passed to the worker's metrics."""
-    from knowledgepulse_worker.observe.metrics import Metrics
+    from knowledgepulse_worker.observe.trace_metrics import TraceMetrics
 
-    scored, admitted, published = Metrics.scored, Metrics.admitted, Metrics.published
+    scored, admitted, finished = TraceMetrics.scored, TraceMetrics.admitted, TraceMetrics.finished
 
-    def record_scored(self: Metrics, score: Any, trace_id: str, seconds: float) -> None:
+    def record_scored(self: TraceMetrics, score: Any, trace_id: str, seconds: float) -> None:
         _write_down(file, "scoring", seconds)
         scored(self, score, trace_id, seconds)
 
-    def record_admitted(self: Metrics, waited: float) -> None:
+    def record_admitted(self: TraceMetrics, waited: float) -> None:
         _write_down(file, "admission", waited)
         admitted(self, waited)
 
-    def record_published(
-        self: Metrics, domain: str, outcome: str, quality_score: float, end_to_end: float | None
-    ) -> None:
-        _write_down(file, "end_to_end", -1.0 if end_to_end is None else end_to_end)
-        published(self, domain, outcome, quality_score, end_to_end)
+    def record_finished(self: TraceMetrics, outcomes: Mapping[str, int], end_to_end: Iterable[float]) -> None:
+        ended = list(end_to_end)
+        for seconds in ended:
+            _write_down(file, "end_to_end", seconds)
+        finished(self, outcomes, ended)
 
     for name, method in (
         ("scored", record_scored),
         ("admitted", record_admitted),
-        ("published", record_published),
+        ("finished", record_finished),
     ):
-        setattr(Metrics, name, method)
+        setattr(TraceMetrics, name, method)
 
 
 def main() -> None:

@@ -1,0 +1,3 @@
+from support.lanes import document, make_harness, no_leaks, raw
+
+__all__ = ["document", "make_harness", "no_leaks", "raw"]
