@@ -23,6 +23,7 @@ from bench import (
     processor,
     report,
     stream,
+    transaction,
     worker_runs,
 )
 from bench.context import Context
@@ -48,6 +49,7 @@ PARTS = {
     "worker": Part(worker_runs.run, 900, 85),
     "stream": Part(stream.run, 300, 35),
     "commits": Part(commit_intervals.run, 400, 90),
+    "transaction": Part(transaction.run, 30, 10),
     "footprint": Part(footprint.run, 120, 40),
     "novelty": Part(novelty.run, 40, 8, needs_broker=False),
 }
