@@ -68,6 +68,11 @@ class Assignment:
         """The lanes of the partitions from which a record was taken."""
         return [task.lane for task in self.tasks.values() if task.lane is not None]
 
+    @property
+    def is_scoring(self) -> bool:
+        """Whether a record was taken that is not scored yet."""
+        return any(lane.is_scoring for lane in self.lanes)
+
     def prepare(self) -> Prepared | None:
         """Return the complete records of all lanes, for one transaction.
 

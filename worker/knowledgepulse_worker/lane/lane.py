@@ -245,6 +245,11 @@ class Lane:
             self._on_failure(error)
 
     @property
+    def is_scoring(self) -> bool:
+        """Whether a record was taken that is not scored yet."""
+        return bool(self._waiting)
+
+    @property
     def waits_for_commit(self) -> bool:
         """Whether the oldest record that is not committed is complete."""
         return bool(self._outcomes) and self._outcomes[0].is_complete

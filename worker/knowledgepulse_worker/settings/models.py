@@ -122,9 +122,10 @@ class KafkaSettings(SecretSection):
         0.1,
         gt=0,
         le=5,
-        description="seconds from the start of a transaction to the next. A shorter interval publishes "
-        "outputs sooner after their scores; a longer one makes fewer requests. The pause after a transaction "
-        "is at least as long as the transaction, up to this interval",
+        description="seconds from the start of a transaction to the next; half as many while no record is "
+        "being scored. A shorter interval publishes outputs sooner after their scores; a longer one makes "
+        "fewer requests. The pause after a transaction is at least as long as the transaction, up to this "
+        "interval",
     )
 
     @model_validator(mode="after")

@@ -195,6 +195,19 @@ async def test_a_lane_full_of_what_is_not_scored_yet_requests_no_commit(make_har
     harness.embedder.free.set()
 
 
+async def test_a_lane_is_scoring_until_all_that_it_took_is_scored(make_harness, raw):
+    """A transaction meanwhile would take the processor from the embedder."""
+    harness = make_harness()
+    harness.embedder.free.clear()
+    lane = await harness.lane()
+    await feed(lane, raw(0), raw(1))
+    assert lane.is_scoring
+
+    harness.embedder.free.set()
+    await harness.until(lambda: len(lane.complete()) == 2)
+    assert not lane.is_scoring
+
+
 async def test_a_full_lane_requests_a_commit_once_something_is_complete(make_harness, raw):
     harness = make_harness(in_flight_records=1)
     harness.embedder.free.clear()
