@@ -43,7 +43,7 @@ def test_another_partitions_refused_records_are_progress_for_one_that_waits_for_
     task = PartitionTask(Place("raw", 0), Changelog(0), assignment=None)
     task.begin(5, epoch=0)
     task.is_recovered = True
-    task.lane = SimpleNamespace(in_flight=1, waits_for_commit=waits_for_commit)
+    task.lane = SimpleNamespace(admission=SimpleNamespace(records=1), waits_for_commit=waits_for_commit)
     source = SimpleNamespace(session=SimpleNamespace(member=client), tasks={0: task}, replaced=0)
     progress = Progress("raw", source)
     before = progress.waiting()
