@@ -20,7 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import islice, takewhile
 from operator import attrgetter
 
 from knowledgepulse_kafka.errors import retrieve_exception
@@ -39,7 +39,10 @@ from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.records.suspects import Suspects
+from knowledgepulse_worker.scoring import LOOK_UPS
 from knowledgepulse_worker.settings import Settings
+
+_IS_READY = attrgetter("is_ready")
 
 
 @dataclass(frozen=True)
@@ -212,10 +215,13 @@ class Lane:
     def _score_ready(self) -> None:
         """Score the records whose predecessors are scored and whose embedding is there."""
         try:
-            while self._waiting and (taken := self._waiting[0]).is_ready:
-                self._outcomes.append(self._score(taken))
-                self._waiting.popleft()
-                self._changed.set()
+            while ready := [*islice(takewhile(_IS_READY, self._waiting), LOOK_UPS)]:
+                if len(ready) > 1:
+                    self._scorer.expect(ready)
+                for taken in ready:
+                    self._outcomes.append(self._score(taken))
+                    self._waiting.popleft()
+                    self._changed.set()
         except Exception as error:  # noqa: BLE001 - called by a future, which would only log it
             self._services.suspects.close(blames_records=True)
             self._stop()

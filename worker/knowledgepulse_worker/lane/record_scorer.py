@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_schemas.dead_letter import Reason
@@ -44,6 +46,17 @@ class RecordScorer:
         self._state = state
         self._embedder = embedder
         self._metrics = metrics
+
+    def expect(self, ready: Sequence[TakenRecord]) -> None:
+        """Compute at once what the next records to score are compared with."""
+        vectors = [
+            taken.embedding.result().vector
+            for taken in ready
+            if isinstance(taken, DecodedRecord) and taken.embedding is not None
+        ]
+        if len(vectors) > 1:
+            with suppress(ValueError):  # which the record with that vector gets when it is scored
+                self._state.cache.expect(vectors)
 
     def score(self, taken: DecodedRecord, in_force: PolicyInForce) -> RecordOutcome:
         """Score a trace whose embedding is there.

@@ -12,7 +12,7 @@ Score traces in any process, with or without an embedder::
 The KnowledgePulse SDK 0.1.1 is the reference for the formula.
 """
 
-from knowledgepulse_worker.scoring.cache import Nearest, VectorCache
+from knowledgepulse_worker.scoring.cache import LOOK_UPS, Nearest, VectorCache
 from knowledgepulse_worker.scoring.content import Content, StepText, content, shortened, task_of
 from knowledgepulse_worker.scoring.counts import Counts, count_steps, count_trace, reading_of
 from knowledgepulse_worker.scoring.dimensions import (
@@ -56,6 +56,7 @@ from knowledgepulse_worker.scoring.words import word_buckets
 
 __all__ = [
     "FACTS",
+    "LOOK_UPS",
     "PART_SEPARATOR",
     "UNKNOWN_AGENT",
     "AddedScore",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TypeAlias
@@ -14,6 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 _ROUNDING = 1e-5
 
 Vector: TypeAlias = NDArray[np.float32]
+
+
+LOOK_UPS = 8
+"""How many look-ups are computed at once at most; more take hardly less time each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,9 @@ class VectorCache:
         self._times = np.zeros(max_elements, dtype=np.float64)
         self._digests = np.zeros(max_elements, dtype=np.uint64)
         self._ids: list[str | None] = [None] * max_elements
+        self._expected: list[ArrayLike] = []
+        self._expected_units = self._matrix[:0]
+        self._similarities = np.zeros((LOOK_UPS, max_elements), dtype=np.float32)
         self._added = 0
 
     @property
@@ -87,10 +95,28 @@ class VectorCache:
         slot = self._added % self.max_elements
         unit = self._unit(vector)
         self._matrix[slot] = unit
+        self._similarities[: len(self._expected), slot] = self._expected_units @ unit
         self._digests[slot] = int.from_bytes(blake2b(unit.tobytes(), digest_size=8).digest())
         self._times[slot] = time.time() if at is None else at
         self._ids[slot] = id
         self._added += 1
+
+    def expect(self, vectors: Sequence[ArrayLike]) -> None:
+        """Compute the similarities for the next look-ups, up to :data:`LOOK_UPS`, at once.
+
+        A matrix that exceeds the processor's cache is read once for all of them. The results are the same,
+        whatever is added before a look-up.
+
+        Args:
+            vectors: the vectors, which do not change before they are looked up; by identity.
+
+        Raises:
+            ValueError: a vector has another shape, or is not finite.
+        """
+        self._expected = []
+        units = np.stack([*map(self._unit, vectors)])
+        self._expected, self._expected_units = [*vectors], units
+        self._similarities[: len(units), : self.size] = (self._matrix[: self.size] @ units.T).T
 
     def nearest(self, vector: ArrayLike, *, at: float | None = None) -> Nearest | None:
         """Return the most similar entry, the oldest among equals, or None if there is none to compare with.
@@ -105,10 +131,14 @@ class VectorCache:
         unit = self._unit(vector)
         if self.size == 0:
             return None
-        similarities = self._matrix[: self.size] @ unit
+        expected = self._index(vector)
+        if expected is None:
+            similarities = self._matrix[: self.size] @ unit
+        else:
+            similarities = self._similarities[expected, : self.size]
         if self.ttl is not None:
             since = (time.time() if at is None else at) - self.ttl
-            similarities[self._times[: self.size] < since] = -np.inf
+            similarities = np.where(self._times[: self.size] < since, np.float32(-np.inf), similarities)
         highest = similarities.max()
         if highest == -np.inf:
             return None
@@ -130,14 +160,24 @@ class VectorCache:
         """Remove all entries."""
         self._added = 0
 
+    def _index(self, vector: ArrayLike) -> int | None:
+        """Return the index of a look-up that was expected."""
+        return next((index for index, expected in enumerate(self._expected) if expected is vector), None)
+
     def _different(self, slots: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return the slots by age, only the oldest of equal vectors, since retries add many equal ones."""
         head = self._added % self.max_elements if self._added > self.max_elements else 0
-        by_age = slots[np.argsort((slots - head) % self.max_elements)]
-        _, firsts = np.unique(self._digests[by_age], return_index=True)
-        return by_age[np.sort(firsts)]
+        younger, older = np.split(slots, [slots.searchsorted(head)])
+        by_age = np.concatenate([older, younger])
+        oldest = dict[int, int]()
+        for slot, digest in zip(by_age.tolist(), self._digests[by_age].tolist(), strict=True):
+            oldest.setdefault(digest, slot)
+        return np.array([*oldest.values()])
 
     def _unit(self, vector: ArrayLike) -> Vector:
+        if (index := self._index(vector)) is not None:
+            unit: Vector = self._expected_units[index]
+            return unit
         array = np.asarray(vector, dtype=np.float32)
         if array.shape != (self.dimensions,):
             raise ValueError(f"expected a vector of shape ({self.dimensions},), got {array.shape}")

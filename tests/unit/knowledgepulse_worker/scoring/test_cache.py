@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from knowledgepulse_worker.scoring import Nearest, VectorCache
+from knowledgepulse_worker.scoring import LOOK_UPS, Nearest, VectorCache
 
 DIMENSIONS = 3
 TIMES = st.integers(0, 20)
@@ -29,12 +29,26 @@ class LikeAListOfTheLast(RuleBasedStateMachine):
         self.cache = VectorCache(max_elements, DIMENSIONS, ttl)
         self.entries = deque(maxlen=max_elements)
         self.added = 0
+        self.expected = []
 
     @rule(vector=AXES, at=TIMES)
     def add(self, vector, at):
         self.added += 1
         self.cache.add(vector, id=str(self.added), at=at)
         self.entries.append((str(self.added), np.sign(vector), at))
+
+    @rule(vectors=st.lists(AXES, min_size=1, max_size=LOOK_UPS))
+    def expect(self, vectors):
+        self.cache.expect(vectors)
+        self.expected = vectors
+
+    @precondition(lambda self: self.expected)
+    @rule(number=st.integers(0, LOOK_UPS), at=TIMES, add=st.booleans())
+    def look_up_what_is_expected(self, number, at, add):
+        vector = self.expected[number % len(self.expected)]
+        self.look_up(vector, at)
+        if add:
+            self.add(vector, at)
 
     @rule(vector=AXES, at=TIMES)
     def look_up(self, vector, at):
@@ -98,6 +112,20 @@ def test_of_equal_entries_the_oldest_is_returned_whatever_their_positions():
     assert wrong == []
 
 
+@pytest.mark.parametrize("ttl", [None, 50])
+def test_expected_look_ups_have_the_same_results_to_the_last_bit(ttl):
+    """Otherwise, scores would depend on how many records wait at a time."""
+    one_by_one, at_once = VectorCache(40, 384, ttl), VectorCache(40, 384, ttl)
+    vectors = [*random_vectors(200).astype(np.float32)]
+
+    for start in range(0, 200, LOOK_UPS):
+        at_once.expect(vectors[start : start + LOOK_UPS])
+        for at in range(start, start + LOOK_UPS):
+            assert at_once.nearest(vectors[at], at=at) == one_by_one.nearest(vectors[at], at=at)
+            for cache in (at_once, one_by_one):
+                cache.add(vectors[at], id=str(at), at=at)
+
+
 @pytest.mark.parametrize(
     ("vector", "message"),
     [
@@ -118,6 +146,8 @@ def test_an_invalid_vector_is_rejected_and_changes_nothing(vector, message):
         cache.add(vector, id="refused")
     with pytest.raises(ValueError, match=message):
         cache.nearest(vector)
+    with pytest.raises(ValueError, match=message):
+        cache.expect([vector])
 
     assert cache.nearest([1, 0]) == Nearest(1, "kept")
     assert cache.size == 1
