@@ -3,7 +3,7 @@
 # Seen: Genkit's plugin for OpenAI's API keeps of an answer with calls only the calls, and the model does not get its text back. In
 #   the spans, the text is left in `raw` alone. The finish reason is "stop", as it is of an answer without calls.
 # Versions: genkit 1.42.0, @genkit-ai/compat-oai 1.42.0, node 24.21.0, 2026-11-28
-# So: texts are read from `raw` where it has more than the message (schemas/knowledgepulse_schemas/convert/spans/dialects.py).
+# So: texts are read from `raw` where it has more than the message (schemas/knowledgepulse_convert/spans/dialects.py).
 set -euo pipefail
 source "$(dirname "$0")/support/install.sh"
 quietly npm install --no-audit --no-fund genkit@1.42.0 @genkit-ai/compat-oai@1.42.0 node@24.21.0

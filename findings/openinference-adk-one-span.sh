@@ -3,7 +3,7 @@
 # Seen: all calls of an agent write to one span, over each other: the last answer's text stands beside an earlier
 #   answer's call of a tool, and the span of the tool that was called is within that of the model.
 # Versions: google-adk 2.13.0, openinference-instrumentation-google-adk 1.0.5, 2026-11-28
-# So: a model whose span is around its tools answers after them (schemas/knowledgepulse_schemas/convert/spans/tree.py),
+# So: a model whose span is around its tools answers after them (schemas/knowledgepulse_convert/spans/tree.py),
 #   and a call that an output tells again although it has been answered is none.
 set -euo pipefail
 source "$(dirname "$0")/support/install.sh"

@@ -3,7 +3,7 @@
 # Seen: tools have no spans, calls no ids, and the message with a result has a role alone. The result is only in the
 #   call's whole input, as Python represents a `ChatMessage`.
 # Versions: haystack-ai 3.4.1, openinference-instrumentation-haystack 0.1.46, 2026-11-28
-# So: such texts are read (schemas/knowledgepulse_schemas/convert/common/python_repr.py) where messages lack responses.
+# So: such texts are read (schemas/knowledgepulse_convert/common/python_repr.py) where messages lack responses.
 set -euo pipefail
 source "$(dirname "$0")/support/install.sh"
 packages haystack-ai==3.4.1 openinference-instrumentation-haystack==0.1.46

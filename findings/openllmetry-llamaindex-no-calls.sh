@@ -3,7 +3,7 @@
 # Seen: an answer that ended with `tool_call` has a text alone, in outputs and in inputs, and no span has the kind of a
 #   tool: they are tasks, of which one has the tool's name and arguments.
 # Versions: llama-index-core 0.14.25, opentelemetry-instrumentation-llamaindex 0.62.4, 2026-11-28
-# So: calls are read from what stands beside such messages (schemas/knowledgepulse_schemas/convert/spans/genai.py).
+# So: calls are read from what stands beside such messages (schemas/knowledgepulse_convert/spans/genai.py).
 set -euo pipefail
 source "$(dirname "$0")/support/install.sh"
 packages llama-index-core==0.14.25 llama-index-llms-openai-like==0.8.1 \

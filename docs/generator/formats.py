@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 
-import knowledgepulse_schemas.convert
-from knowledgepulse_schemas.convert import INPUT_FORMATS, InputFormat
+import knowledgepulse_convert
+from knowledgepulse_convert import INPUT_FORMATS, InputFormat
 
 _PART = re.compile(r"^(Source|Compared with): (.*?)\.$(?=\n\S|\n*\Z)", re.MULTILINE | re.DOTALL)
 
@@ -38,7 +38,7 @@ def parts_of(input_format: InputFormat) -> dict[str, str]:
 
 def _function(name: str) -> str:
     own = f"from_{name}"
-    return own if hasattr(knowledgepulse_schemas.convert, own) else "convert"
+    return own if hasattr(knowledgepulse_convert, own) else "convert"
 
 
 def _capital(text: str) -> str:

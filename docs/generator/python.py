@@ -23,7 +23,7 @@ PUBLIC: dict[str, tuple[str, ...] | None] = {
         "tool_diversity",
     ),
     "knowledgepulse_schemas": None,
-    "knowledgepulse_schemas.convert": None,
+    "knowledgepulse_convert": None,
 }
 """The public names of each module; None stands for its ``__all__``."""
 

@@ -20,8 +20,8 @@ from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from playwright.async_api import async_playwright
 
+from knowledgepulse_convert import convert
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_schemas.convert import convert
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.tools.backends.all_backends import connected

@@ -21,7 +21,7 @@ from aiokafka.structs import ConsumerRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from chaos.results import Outcome
-from knowledgepulse_schemas.convert import Conversion, convert
+from knowledgepulse_convert import Conversion, convert
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.tools.assemble.collector_exports import read, split
 from support import metrics_page as page

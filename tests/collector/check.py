@@ -22,7 +22,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
 
-from knowledgepulse_schemas.convert import convert
+from knowledgepulse_convert import convert
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.tools.assemble.collector_exports import read, split
 from knowledgepulse_worker.tools.demo.processes import free_ports

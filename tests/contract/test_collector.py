@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from knowledgepulse_convert import Options, convert
 from knowledgepulse_kafka.topics import Topic
-from knowledgepulse_schemas.convert import Options, convert
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.collector_exports import read, split
 from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns

@@ -18,13 +18,13 @@ from google.protobuf.json_format import Parse, ParseError
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from chaos.assembly import GROUP, LIMIT, PARTITIONS, Fleet, new_stream, write
+from knowledgepulse_convert import ConversionError, Options
+from knowledgepulse_convert.spans.exports import has_calls
 from knowledgepulse_kafka import transactional_publisher
 from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
-from knowledgepulse_schemas.convert import ConversionError, Options
-from knowledgepulse_schemas.convert.spans.exports import has_calls
 from knowledgepulse_worker.tools.assemble.assembly_topics import assembly_group
 from knowledgepulse_worker.tools.assemble.collector_exports import join, read, split
 from knowledgepulse_worker.tools.assemble.run_conversion import CompleteRun, convert_run

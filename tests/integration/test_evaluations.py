@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaProducer
 
+from knowledgepulse_convert import from_otlp
 from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_schemas.convert import from_otlp
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.tools.backends.all_backends import BACKENDS
 from knowledgepulse_worker.tools.demo.processes import free_ports

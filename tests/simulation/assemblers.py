@@ -12,6 +12,7 @@ from unittest.mock import patch
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
 from prometheus_client import CollectorRegistry
 
+from knowledgepulse_convert import Options
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_kafka.session import Session
 from knowledgepulse_kafka.testing.brokers import SimTopic
@@ -21,7 +22,6 @@ from knowledgepulse_kafka.testing.transactional_producer import SimProducer
 from knowledgepulse_kafka.testing.virtual_time import EPOCH
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_kafka.transactional_publisher import BATCH_BYTES, TransactionalPublisher
-from knowledgepulse_schemas.convert import Options
 from knowledgepulse_worker.settings import AssembleSettings, Settings
 from knowledgepulse_worker.tools.assemble import transaction_log
 from knowledgepulse_worker.tools.assemble.assembler import Assembler

@@ -8,7 +8,7 @@ the vendors' own types or are short forms of published files. To add a case, wri
 import json
 from pathlib import Path
 
-from knowledgepulse_schemas.convert import INPUT_FORMATS, ConversionError, Options, convert
+from knowledgepulse_convert import INPUT_FORMATS, ConversionError, Options, convert
 
 FOLDER = Path(__file__).parents[1] / "data" / "conversions"
 SMALL = "a small document"

@@ -14,7 +14,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, TracesData
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
 
-from knowledgepulse_schemas.convert import Options
+from knowledgepulse_convert import Options
 from knowledgepulse_worker.tools.assemble.run_conversion import CompleteRun, ConvertedRun, convert_run
 
 SECOND = 1_000_000_000

@@ -22,7 +22,7 @@ from support.documents import ROOT
 
 PACKAGES = (
     *(ROOT / "worker" / name for name in ("knowledgepulse_worker", "knowledgepulse_kafka")),
-    ROOT / "schemas" / "knowledgepulse_schemas",
+    *(ROOT / "schemas" / name for name in ("knowledgepulse_convert", "knowledgepulse_schemas")),
 )
 TRUSTED = {rb"<(script|style)>(.*?)</\1>", r"^Accepts: (.*?)\.$(?=\n\S|\n*\Z)"}
 """Patterns that read nothing but the project's own files."""

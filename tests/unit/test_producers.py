@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from knowledgepulse_schemas.convert import AUTO, Options
+from knowledgepulse_convert import AUTO, Options
 from knowledgepulse_worker.tools.convert.file_conversion import convert_lines
 from producers.comparison import Truth, Verdict, differences
 from producers.producer import producers

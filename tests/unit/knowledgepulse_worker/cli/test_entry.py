@@ -19,8 +19,8 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
+from knowledgepulse_convert import INPUT_FORMATS
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_schemas.convert import INPUT_FORMATS
 from knowledgepulse_worker.cli import entry as cli
 from knowledgepulse_worker.cli.examples import EXAMPLES, TASKS
 from knowledgepulse_worker.embedding import LexicalEmbedder

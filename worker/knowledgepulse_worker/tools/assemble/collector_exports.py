@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from knowledgepulse_schemas.convert import ConversionError
+from knowledgepulse_convert import ConversionError
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.tools.convert.protobuf import read_exports, split_export
@@ -137,7 +137,7 @@ def join(values: Iterable[bytes]) -> list[bytes]:
 
 
 def read(value: bytes) -> list[Any]:
-    """Parse an export that :func:`split` accepted, for :func:`knowledgepulse_schemas.convert.convert`."""
+    """Parse an export that :func:`split` accepted, for :func:`knowledgepulse_convert.convert`."""
     return [json.loads(value)] if _is_split_json(value) else read_exports(value)
 
 

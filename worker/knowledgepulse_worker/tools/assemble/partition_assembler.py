@@ -8,8 +8,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
+from knowledgepulse_convert import ConversionError
 from knowledgepulse_kafka.records import OutputRecord, RawRecord
-from knowledgepulse_schemas.convert import ConversionError
 from knowledgepulse_worker.errors import EXPECTED, InvalidRecordError
 from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
 from knowledgepulse_worker.tools.assemble.collector_exports import SpanExport, split

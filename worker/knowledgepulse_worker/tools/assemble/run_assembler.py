@@ -10,10 +10,10 @@ from dataclasses import replace
 from functools import partial
 from uuid import uuid4
 
+from knowledgepulse_convert import Options
 from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_kafka.session import Rebalances, Session
 from knowledgepulse_kafka.topics import Topic
-from knowledgepulse_schemas.convert import Options
 from knowledgepulse_worker.errors import StartError
 from knowledgepulse_worker.http.server import METRICS
 from knowledgepulse_worker.kafka.topic_admin import permitted_admin

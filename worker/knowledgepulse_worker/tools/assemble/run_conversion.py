@@ -7,9 +7,9 @@ from typing import Self
 
 import msgspec
 
-from knowledgepulse_schemas.convert import Conversion, ConversionError, NoRunError, Options, convert
-from knowledgepulse_schemas.convert.spans.exports import OTLP, has_agent, has_calls
-from knowledgepulse_schemas.convert.spans.otlp import is_logs
+from knowledgepulse_convert import Conversion, ConversionError, NoRunError, Options, convert
+from knowledgepulse_convert.spans.exports import OTLP, has_agent, has_calls
+from knowledgepulse_convert.spans.otlp import is_logs
 from knowledgepulse_worker.child import ChildFunction
 from knowledgepulse_worker.child_process import CallError, ChildProcess
 from knowledgepulse_worker.tools.assemble.collector_exports import join, read

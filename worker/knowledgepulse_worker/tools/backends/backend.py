@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, NamedTuple, Self
 from uuid import NAMESPACE_URL, uuid5
 
-from knowledgepulse_schemas.convert import RunOutcome
+from knowledgepulse_convert import RunOutcome
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.tools.backends.backend_client import BackendClient, bearer_header
 

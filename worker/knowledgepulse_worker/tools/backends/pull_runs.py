@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
+from knowledgepulse_convert import ConversionError, Options, RunOutcome, convert
 from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_schemas.convert import ConversionError, Options, RunOutcome, convert
 from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.tools.backends.backend import FAULTS, Backend, RunContent, RunListing, fault_text
 from knowledgepulse_worker.tools.backends.pull_state import PullState

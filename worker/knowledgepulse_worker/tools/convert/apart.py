@@ -10,7 +10,7 @@ from contextlib import suppress
 import msgspec
 from rich.progress import Progress
 
-from knowledgepulse_schemas.convert import Options
+from knowledgepulse_convert import Options
 from knowledgepulse_worker.child import ChildFunction
 from knowledgepulse_worker.child_process import CallError, ChildProcess
 from knowledgepulse_worker.errors import WorkerError

@@ -15,7 +15,7 @@ class Format(LazyChoice):
     """The name of an input format, of which there are too many to list beside an option."""
 
     def __init__(self) -> None:
-        super().__init__("knowledgepulse_schemas.convert:INPUT_FORMATS", "auto")
+        super().__init__("knowledgepulse_convert:INPUT_FORMATS", "auto")
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """Return the word for the value."""

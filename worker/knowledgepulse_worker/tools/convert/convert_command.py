@@ -16,7 +16,7 @@ from typing import Any
 import click
 from rich.progress import DownloadColumn, Progress
 
-from knowledgepulse_schemas.convert import AUTO, INPUT_FORMATS, Conversion, ConversionError, Losses, Options
+from knowledgepulse_convert import AUTO, INPUT_FORMATS, Conversion, ConversionError, Losses, Options
 from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.policy import DEFAULT_DOMAIN
 from knowledgepulse_worker.terminal.printable import printable_line

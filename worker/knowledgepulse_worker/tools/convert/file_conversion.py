@@ -15,7 +15,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from knowledgepulse_schemas.convert import (
+from knowledgepulse_convert import (
     AUTO,
     INPUT_FORMATS,
     Conversion,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from knowledgepulse_schemas.convert import ConversionError
+from knowledgepulse_convert import ConversionError
 from knowledgepulse_worker.extras import extra
 
 _RESOURCE_SPANS, _SCOPE_SPANS, _SPANS = 1, 2, 2

@@ -13,9 +13,9 @@ from typing import Any, BinaryIO, Self
 
 from rich.progress import DownloadColumn
 
+from knowledgepulse_convert import AUTO, Options
 from knowledgepulse_kafka import CLIENT
 from knowledgepulse_kafka.errors import NoBrokerError, TooLargeError
-from knowledgepulse_schemas.convert import AUTO, Options
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.settings import Settings, load_settings, warning_of_ignored_variables

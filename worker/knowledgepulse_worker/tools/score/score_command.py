@@ -12,7 +12,7 @@ from typing import TypeVar
 import click
 from rich.progress import DownloadColumn, Progress
 
-from knowledgepulse_schemas.convert import Options
+from knowledgepulse_convert import Options
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.records.decode import decode_trace

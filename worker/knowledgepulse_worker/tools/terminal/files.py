@@ -137,7 +137,7 @@ def _format_of(document: Any) -> str | None:
     """Return the name of the format from which `kp-worker convert` reads a document, if there is one."""
     if document is None:
         return None
-    from knowledgepulse_schemas.convert import input_format_of  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_convert import input_format_of  # noqa: PLC0415 - keeps `--help` fast
 
     input_format = input_format_of(document)
     return input_format.name if input_format else None

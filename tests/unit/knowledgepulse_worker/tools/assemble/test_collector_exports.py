@@ -7,7 +7,7 @@ import json
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from knowledgepulse_schemas.convert import ConversionError, convert
+from knowledgepulse_convert import ConversionError, convert
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.tools.assemble.collector_exports import join, read, split
 from support.spans import export, spans_of

@@ -9,10 +9,10 @@ from prometheus_client import CollectorRegistry
 
 import knowledgepulse_worker.tools.assemble.run_conversion
 import knowledgepulse_worker.tools.assemble.run_outputs
+from knowledgepulse_convert import convert
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_schemas import DeadLetterHeaders
-from knowledgepulse_schemas.convert import convert
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
 from knowledgepulse_worker.tools.assemble.collector_exports import read, split

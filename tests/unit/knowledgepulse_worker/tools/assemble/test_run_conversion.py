@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from knowledgepulse_schemas.convert import Options, RunOutcome
+from knowledgepulse_convert import Options, RunOutcome
 from knowledgepulse_worker import child_process
 from knowledgepulse_worker.tools.assemble import run_conversion
 from knowledgepulse_worker.tools.assemble.run_conversion import (

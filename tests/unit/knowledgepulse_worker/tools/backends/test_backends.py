@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 from click.testing import CliRunner
 
+from knowledgepulse_convert import Options
 from knowledgepulse_kafka.errors import SecurityError
 from knowledgepulse_kafka.log_interval import LogInterval
-from knowledgepulse_schemas.convert import Options
 from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.backends import backend_client, pull_command, score_runs_command

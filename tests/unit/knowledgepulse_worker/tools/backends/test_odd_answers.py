@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from knowledgepulse_convert import Options
 from knowledgepulse_kafka import http_client
 from knowledgepulse_kafka.http_client import HttpAnswer
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_schemas.convert import Options
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Scorer

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from knowledgepulse_schemas.convert import Options
+from knowledgepulse_convert import Options
 from knowledgepulse_worker.tools.convert import apart
 from support.hooks import converted_here
 

@@ -26,8 +26,8 @@ from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from rich.progress import Progress
 
-from knowledgepulse_schemas.convert import Options
-from knowledgepulse_schemas.convert import convert as conversions_of
+from knowledgepulse_convert import Options
+from knowledgepulse_convert import convert as conversions_of
 from knowledgepulse_worker.cli import entry as cli
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, conversions
@@ -231,7 +231,7 @@ MEASURE = """
 import os, sys
 from pathlib import Path
 from rich.progress import Progress
-from knowledgepulse_schemas.convert import Options
+from knowledgepulse_convert import Options
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, conversions
 
 for name in sys.argv[1:]:

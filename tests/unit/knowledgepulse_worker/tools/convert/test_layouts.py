@@ -10,7 +10,7 @@ import tracemalloc
 import cramjam
 import pytest
 
-from knowledgepulse_schemas.convert import Conversion, ConversionError, Options
+from knowledgepulse_convert import Conversion, ConversionError, Options
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.convert import unpacking
 from knowledgepulse_worker.tools.convert.file_conversion import convert_lines

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData, SeverityNumber
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
 
+from knowledgepulse_convert import Conversion, convert
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_schemas.convert import Conversion, convert
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.tools.common.scored_records import read_scored_record

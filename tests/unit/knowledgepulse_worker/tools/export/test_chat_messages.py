@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
-from knowledgepulse_schemas.convert import convert
+from knowledgepulse_convert import convert
 from knowledgepulse_worker.tools.export.chat_messages import (
     Conversation,
     chat_of,

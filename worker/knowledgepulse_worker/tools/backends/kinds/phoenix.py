@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from knowledgepulse_schemas.convert.spans.span import unflatten
+from knowledgepulse_convert.spans.span import unflatten
 from knowledgepulse_worker.tools.backends.backend import (
     OUTCOMES,
     SCORE,

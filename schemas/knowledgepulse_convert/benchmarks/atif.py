@@ -1,0 +1,168 @@
+"""ATIF: Harbor's Agent Trajectory Interchange Format.
+
+Accepts: Agent Trajectory Interchange Format; with ``convert``, also the trajectories of subagents in it, as
+    runs of their own.
+Source: https://www.harborframework.com/docs/agents/trajectory-format (RFC 0001); the types of ``atif``.
+Compared with: the types of ``atif`` 1.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import Field
+
+from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common.errors import ConversionError
+from knowledgepulse_convert.common.input_format import InputFormat, are_all
+from knowledgepulse_convert.common.losses import Losses
+from knowledgepulse_convert.common.reading import InputModel, items_of, parse_time, read_record
+from knowledgepulse_convert.common.verdicts import Verdicts
+from knowledgepulse_convert.messages.blocks import Block, parts_of
+from knowledgepulse_convert.messages.definitions import definitions_of
+
+_CONTENT = "steps[].message[]"
+_COMPLETE = "mark_task_complete"
+"""The call with which Terminus ends; without it, the run was out of time or of turns."""
+_CONTINUATION = "continuation_index"
+"""The number of a trajectory that continues another one with the same id, from a summary of it."""
+_ROLES: dict[str, hub.Role] = {"system": "system", "user": "user", "agent": "assistant"}
+
+
+class _ToolCall(InputModel):
+    id: str | None = None
+    tool_call_id: str | None = None
+    function_name: str
+    arguments: Any = None
+
+
+class _Result(InputModel):
+    source_call_id: str | None = None
+    content: str | list[Block] | None = None
+
+
+class _Observation(InputModel):
+    results: list[_Result]
+
+
+class _Step(InputModel):
+    step_id: int
+    source: str
+    timestamp: str | None = None
+    message: str | list[Block] = ""
+    reasoning_content: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+    observation: _Observation | None = None
+    is_copied_context: bool | None = None
+
+
+class _Agent(InputModel):
+    name: str
+    tool_definitions: list[Any] | None = None
+    extra: dict[str, Any] | None = None
+
+
+class _Subagent(InputModel):
+    schema_version: str | None = None
+    session_id: str | None = None
+    trajectory_id: str | None = None
+    agent: _Agent
+    steps: list[_Step]
+    continued: str | None = Field(default=None, alias="continued_trajectory_ref")
+    subagents: list[Any] | None = Field(default=None, alias="subagent_trajectories")
+
+
+class _Trajectory(_Subagent):
+    schema_version: str
+
+
+def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+    """Yield the run of each trajectory of a list, or of a single one, and those of its subagents."""
+    for path, value in items_of(document):
+        yield from _family(value, path, None)
+
+
+def _family(value: Any, path: str, parent: hub.Run | None) -> Iterator[hub.Run | ConversionError]:
+    """Yield the run of a trajectory and the runs of the subagents' trajectories in it."""
+    verdicts = Verdicts(value)
+    try:
+        trajectory, losses = read_record(_Trajectory if parent is None else _Subagent, verdicts.rest, path)
+    except ConversionError as error:
+        yield error
+        return
+    run = _run(trajectory, losses)
+    run.outcome = verdicts.outcome
+    if parent is not None:
+        run.parent_id = parent.native_id
+        if run.native_id == parent.native_id:  # an id of the session, which all of its agents share
+            run.native_id = None
+    yield run
+    for number, subagent in enumerate(trajectory.subagents or ()):
+        yield from _family(subagent, f"{path}.subagent_trajectories[{number}]".lstrip("."), run)
+
+
+def _run(trajectory: _Subagent, losses: Losses) -> hub.Run:
+    messages = [*definitions_of(trajectory.agent.tool_definitions or [], "agent.tool_definitions", losses)]
+    ended_at, asked = None, None
+    extra, number = dict(trajectory.agent.extra or {}), None
+    if isinstance(extra.get(_CONTINUATION), int):
+        number = extra.pop(_CONTINUATION)
+    losses.add("agent.extra", extra)
+    for step in trajectory.steps:
+        ended_at = parse_time(step.timestamp) or ended_at
+        if step.is_copied_context and step.source == "user" and asked is None:
+            asked = list(_messages(step, losses))
+        elif step.is_copied_context:
+            copied = hub.contents_of(_messages(step, losses))
+            losses.add("steps[] copied from another trajectory", copied)
+        else:
+            messages += _messages(step, losses)
+    if asked and any(message.role == "user" for message in messages):
+        losses.add("steps[] copied from another trajectory", hub.contents_of(asked))
+    elif asked:
+        messages = [*asked, *messages]
+    called = [part.name for message in messages for part in message.parts if isinstance(part, hub.ToolCall)]
+    if called and called[-1] != _COMPLETE and trajectory.agent.name.startswith("terminus"):
+        messages.append(hub.message("assistant", hub.Error(interruption=True)))
+    native_id = trajectory.trajectory_id or trajectory.session_id
+    if trajectory.continued is not None:  # this run has no end
+        losses.add_unknown(
+            "continued_trajectory_ref", trajectory.continued, {"content": trajectory.continued}
+        )
+        messages.append(hub.message("assistant", hub.Error(interruption=True)))
+    return hub.Run(
+        messages,
+        native_id=native_id if number is None or native_id is None else f"{native_id}/{number}",
+        parent_id=None if number is None else native_id,
+        ended_at=ended_at,
+        agent_id=trajectory.agent.name,
+        names=(trajectory.agent.name,),
+        losses=losses,
+    )
+
+
+def _messages(step: _Step, losses: Losses) -> Iterator[hub.Message]:
+    content = (part for _, part in parts_of(step.message, _CONTENT, losses))
+    calls = [
+        hub.ToolCall(call.function_name, call.arguments, call.tool_call_id or call.id)
+        for call in step.tool_calls or ()
+    ]
+    role = _ROLES.get(step.source, "assistant")
+    yield hub.message(role, hub.reasoning(step.reasoning_content), *content, *calls)
+    results = step.observation.results if step.observation else []
+    ids = [result.source_call_id for result in results]
+    if calls and not any(ids):  # Terminus has a screen after several calls
+        ids = [call.id for call in (calls if len(calls) == len(ids) else calls[-1:] * len(ids))]
+    for result, call_id in zip(results, ids, strict=True):
+        text = hub.join_texts(part for _, part in parts_of(result.content, _CONTENT, losses))
+        yield hub.message("tool", hub.ToolCallResponse(text, call_id))
+
+
+def _recognises(value: Any) -> bool:
+    return isinstance(value, dict) and str(value.get("schema_version")).startswith("ATIF")
+
+
+FORMAT = InputFormat(
+    "atif", __doc__, "schema_version agent steps", lambda document: are_all(_recognises, document), _runs
+)

@@ -1,0 +1,200 @@
+"""Inspect's evaluation logs, a run for each sample; on the command line also ``.eval`` archives.
+
+An ``.eval`` archive has the same content, a file for each sample; the command line reads it.
+
+Source: https://inspect.aisi.org.uk/eval-logs.html; the types of ``inspect_ai.log``.
+Compared with: public files with version 2 of the logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from pydantic import Field
+
+from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common.errors import ConversionError
+from knowledgepulse_convert.common.input_format import InputFormat
+from knowledgepulse_convert.common.losses import Losses
+from knowledgepulse_convert.common.reading import (
+    InputModel,
+    count_others,
+    count_unread,
+    each,
+    parse_time,
+    read,
+    without,
+)
+from knowledgepulse_convert.messages import openai
+from knowledgepulse_convert.messages.definitions import definitions_of
+
+_ATTACHMENT = "attachment://"
+_VERDICTS = {"C": True, "I": False, "N": False, 1: True, 0: False}
+"""The values of scores that judge the whole sample: correct, incorrect, no answer; others are partial."""
+
+
+class _Failure(InputModel):
+    message: str = ""
+
+
+class _Score(InputModel):
+    value: Any = None
+
+
+class _Sample(InputModel):
+    id: int | str
+    epoch: int
+    input: str | list[Any] = ""
+    messages: list[Any] = Field(default_factory=list)
+    scores: dict[str, Any] | None = None
+    error: _Failure | None = None
+    limit: dict[str, Any] | None = None
+    completed_at: str | None = None
+    uuid: str | None = None
+
+
+class _Eval(InputModel):
+    task: str
+    task_id: str = ""
+    run_id: str = ""
+    eval_id: str | None = None
+    created: str | None = None
+    solver: str | None = None
+
+
+class _Stats(InputModel):
+    completed_at: str | None = None
+
+
+class _Log(InputModel):
+    eval: _Eval
+    stats: _Stats = Field(default_factory=_Stats)
+    samples: list[dict[str, Any]] | None = None
+
+
+def _recognises(document: Any) -> bool:
+    if not isinstance(document, dict) or not {"version", "eval", "plan"} <= document.keys():
+        return False
+    return isinstance(document["eval"], dict)
+
+
+def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+    log = read(_Log, document)
+    yield from each(log.samples or [], lambda sample, path: _run(log, sample, f"samples{path}"))
+
+
+def _run(log: _Log, value: dict[str, Any], path: str) -> hub.Run:
+    sample = read(_Sample, value, path)
+    losses = Losses()
+    count_unread(log.model_copy(update={"samples": None}), "", losses)
+    count_unread(sample, "samples[]", losses)
+    messages = messages_of(sample.messages, f"{path}.messages", losses)
+    transcript = "\n".join(hub.join_texts(message.parts) for message in messages)
+    for text in _inputs(sample.input):
+        if not any(message.role == "user" for message in messages):
+            messages.insert(0, hub.message("user", hub.Text(text)))
+        elif text not in transcript:
+            losses.add("samples[].input", text)
+    match value.get("output"):
+        case {"choices": [{"stop_reason": reason}, *_]}:
+            messages += [hub.message("assistant", error) for error in hub.cut_off(reason)]
+    if sample.error is not None:
+        messages.append(hub.message("assistant", hub.Error(sample.error.message)))
+    losses.add("samples[].limit", sample.limit)
+    evaluation, events = log.eval, _events(value)
+    native_id = evaluation.eval_id or f"{evaluation.run_id}/{evaluation.task_id}"
+    last = events[-1].get("timestamp") if events else None
+    times = map(parse_time, (sample.completed_at, last, log.stats.completed_at, evaluation.created))
+    return hub.Run(
+        [*_tools(events, value.get("attachments"), losses), *messages],
+        native_id=sample.uuid or f"{native_id}/{sample.id}/{sample.epoch}",
+        ended_at=next((time for time in times if time is not None), None),
+        ending="without_error" if sample.error is None and sample.limit is None else "failed",
+        agent_id=evaluation.solver or evaluation.task,
+        names=(evaluation.task, *([evaluation.solver] if evaluation.solver else [])),
+        outcome=_outcome(sample.scores or {}, losses),
+        losses=losses,
+    )
+
+
+def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message]:
+    """Convert messages, which are OpenAI's except for flat tool calls and errors in tools' messages.
+
+    Raises:
+        ConversionError: an item is not a message.
+    """
+    messages = openai.messages_of([_renamed(message) for message in items], path, losses, "messages[]")
+    return [_failed(message, value, losses) for message, value in zip(messages, items, strict=True)]
+
+
+def _renamed(value: Any) -> Any:
+    """Return a message in OpenAI's form."""
+    if not isinstance(value, dict):
+        return value
+    renamed = without(value, "function") | {"name": value.get("function")}
+    if isinstance(value.get("tool_calls"), list):
+        renamed["tool_calls"] = [openai.nested_function(call, "function") for call in value["tool_calls"]]
+    return renamed
+
+
+def _failed(message: hub.Message, value: dict[str, Any], losses: Losses) -> hub.Message:
+    """Return a message with the failure of the tool whose response it is."""
+    losses.add("messages[].id", value.get("id"))
+    match message.parts, value.get("error"):
+        case [hub.ToolCallResponse() as part], {"message": str(problem), **rest}:
+            count_others(rest, set(), "messages[].error", losses)
+            texts = [part.response, *([] if problem in part.response else [problem])]
+            text = "\n".join(text for text in texts if text)
+            return replace(message, parts=(replace(part, response=text, failed=True),))
+    return message
+
+
+def _tools(events: list[dict[str, Any]], attachments: Any, losses: Losses) -> tuple[hub.Message, ...]:
+    """Return the definitions of the tools of the first model call that has any."""
+    tools: Any = next(
+        (event["tools"] for event in events if event.get("event") == "model" and event.get("tools")), []
+    )
+    return definitions_of(_resolved(tools, attachments), "samples[].events[].tools", losses)
+
+
+def _events(value: dict[str, Any]) -> list[dict[str, Any]]:
+    transcript = value.get("transcript")  # its name in early logs
+    events = transcript.get("events") if isinstance(transcript, dict) else value.get("events")
+    return [event for event in events if isinstance(event, dict)] if isinstance(events, list) else []
+
+
+def _outcome(scores: dict[str, Any], losses: Losses) -> hub.RunOutcome:
+    """Return the verdict of the scores if they all agree; otherwise None."""
+    verdicts = set()
+    for value in scores.values():
+        score = read(_Score, value, "samples[].scores[]") if isinstance(value, dict) else _Score(value=value)
+        count_unread(score, "samples[].scores[]", losses)
+        is_scalar = isinstance(score.value, str | int | float)
+        verdicts.add(_VERDICTS.get(score.value) if is_scalar else None)
+    if len(verdicts) == 1 and (verdict := verdicts.pop()) is not None:
+        return hub.RunOutcome(success=verdict)
+    losses.add("samples[].scores without a common verdict", scores)
+    return hub.RunOutcome()
+
+
+def _inputs(value: str | list[Any]) -> Iterator[str]:
+    for item in [{"role": "user", "content": value}] if isinstance(value, str) else value:
+        match item:
+            case {"role": "user", "content": str(text)}:
+                yield text
+
+
+def _resolved(value: Any, attachments: Any) -> Any:
+    """Replace the references to long texts of an event, ``attachment://`` and a hash, with the texts."""
+    if isinstance(value, str) and value.startswith(_ATTACHMENT) and isinstance(attachments, dict):
+        return attachments.get(value.removeprefix(_ATTACHMENT), value)
+    if isinstance(value, list):
+        return [_resolved(member, attachments) for member in value]
+    if isinstance(value, dict):
+        return {name: _resolved(member, attachments) for name, member in value.items()}
+    return value
+
+
+FORMAT = InputFormat("inspect", __doc__, "version eval plan", _recognises, _runs)

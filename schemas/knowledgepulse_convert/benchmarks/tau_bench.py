@@ -1,0 +1,113 @@
+"""Results of tau-bench and of tau2-bench, except speech simulations.
+
+Source: https://github.com/sierra-research/tau-bench, https://github.com/sierra-research/tau2-bench.
+Compared with: public files of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import Field
+
+from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common.errors import ConversionError
+from knowledgepulse_convert.common.input_format import InputFormat, judged, of_records
+from knowledgepulse_convert.common.losses import Losses
+from knowledgepulse_convert.common.reading import InputModel, parse_time, read_record
+from knowledgepulse_convert.messages import openai
+
+_STOPPED = {"user_stop", "agent_stop"}
+
+
+class _Result(InputModel):
+    """A tau-bench result: OpenAI chat messages."""
+
+    messages: list[Any] = Field(alias="traj")
+
+
+class _Call(InputModel):
+    id: str | None = None
+    name: str
+    arguments: Any = None
+    requestor: str | None = None
+
+
+class _Message(InputModel):
+    role: str
+    content: str | None = None
+    id: str | None = None
+    error: bool | None = None
+    requestor: str | None = None
+    tool_calls: list[_Call] | None = None
+    tool_messages: list[_Message] | None = None
+
+
+class _Simulation(InputModel):
+    """A tau2-bench simulation."""
+
+    id: str
+    end_time: str | None = None
+    termination_reason: str | None = None
+    messages: list[_Message] | None = None
+
+
+def _of_result(value: Any, path: str) -> hub.Run:
+    result, losses = read_record(_Result, value, path)
+    messages = openai.messages_of(result.messages, f"{path}.traj".lstrip("."), losses)
+    return hub.Run(messages, losses=losses)
+
+
+def _of_simulation(value: Any, path: str) -> hub.Run:
+    simulation, losses = read_record(_Simulation, value, path)
+    if simulation.messages is None:
+        raise ConversionError(f"{simulation.id}: no messages; speech simulations are not supported")
+    stopped = simulation.termination_reason in (None, *_STOPPED)
+    return hub.Run(
+        [message for message_item in simulation.messages for message in _messages(message_item, losses)],
+        native_id=simulation.id,
+        ended_at=parse_time(simulation.end_time),
+        ending="without_error" if stopped else "failed",
+        losses=losses,
+    )
+
+
+def _messages(message: _Message, losses: Losses) -> Iterator[hub.Message]:
+    role = hub.role_of(message.role, "messages[]")
+    if message.tool_messages is not None:
+        for message_item in message.tool_messages:
+            yield from _messages(message_item, losses)
+    elif role == "tool" and message.requestor == "user":
+        losses.add("messages[] of the user's tools", message.content or "-")
+    elif role == "tool":
+        response = hub.ToolCallResponse(message.content or "", message.id, failed=message.error is True)
+        yield hub.message(role, response)
+    else:
+        parts: list[hub.Part] = [hub.Text(message.content)] if message.content else []
+        for call in message.tool_calls or ():
+            if role == "assistant":
+                parts.append(hub.ToolCall(call.name, call.arguments, call.id or None))
+            else:
+                losses.add("messages[] of the user's tools", [call.name, call.arguments])
+        yield hub.message(role, *parts)
+
+
+def _is_result(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("traj"), list)
+
+
+def _is_simulation(value: Any) -> bool:
+    return isinstance(value, dict) and {"id", "task_id", "termination_reason"} <= value.keys()
+
+
+FORMAT = InputFormat(
+    "tau_bench",
+    __doc__,
+    "task_id reward traj",
+    *of_records(
+        lambda value: _is_result(value) or _is_simulation(value),
+        lambda value, path: judged(_of_result if _is_result(value) else _of_simulation, value, path),
+        within="simulations",
+    ),
+)

@@ -1,0 +1,267 @@
+"""The common form that every input format is converted to, modelled on OpenTelemetry's GenAI conventions.
+
+A format yields a :class:`Run`, which ``convert.common.trace.to_trace`` converts to a trace. The message
+parts are those of the conventions (text, reasoning, tool_call, tool_call_response), plus :class:`Error` for
+failures that the input flags outside of a tool response.
+
+Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, MutableSequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from knowledgepulse_convert.common.errors import ConversionError
+from knowledgepulse_convert.common.losses import Losses
+from knowledgepulse_convert.common.words import words
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "session_meta": "system",  # the first message of Hermes' sessions
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "model": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+"""The vendors' names of the four roles."""
+
+_CUT_OFF = words(
+    """
+    content_filter error length max_tokens model_context_window_exceeded model_length refusal safety
+    """
+)
+"""The vendors' finish reasons of an answer that was refused or cut off, in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Visible text of a message."""
+
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """Reasoning text of the model."""
+
+    content: str
+
+
+_MCP_NAME = re.compile(r"mcp__(.+?)__(.+)", re.DOTALL)
+"""The name that many agents give to a tool of an MCP server."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool call; ``arguments`` are an object, or its JSON text as written by the model.
+
+    ``mcp__server__tool`` is the ``tool`` of the MCP server ``server``.
+    """
+
+    name: str
+    arguments: Any = None
+    id: str | None = None
+    mcp_server: str | None = None
+    latency_ms: float | None = None
+
+    def __post_init__(self) -> None:
+        """Treat an empty id as missing: some tracers write one for every call. Split an MCP tool's name."""
+        object.__setattr__(self, "id", self.id or None)
+        _split_mcp_name(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallResponse:
+    """A tool's response; ``failed`` only if the input flags it."""
+
+    response: str
+    id: str | None = None
+    name: str | None = None
+    failed: bool = False
+    mcp_server: str | None = None
+
+    def __post_init__(self) -> None:
+        """Treat an empty id as missing and split an MCP tool's name, as :class:`ToolCall` does."""
+        object.__setattr__(self, "id", self.id or None)
+        _split_mcp_name(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """A failure that the input flags outside of a tool response.
+
+    After an ``interruption``, by the user or a crash, the agent's next step is no recovery.
+    """
+
+    message: str = ""
+    interruption: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """A tool that the model could call; ``parameters`` is the JSON Schema of its arguments.
+
+    A part of the system's messages: like their text, it tells the model what it can do. Its name is the
+    model's, ``mcp__server__tool`` included.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Any = None
+
+
+def _split_mcp_name(part: ToolCall | ToolCallResponse) -> None:
+    if part.mcp_server is None and (found := _MCP_NAME.fullmatch(part.name or "")):
+        object.__setattr__(part, "mcp_server", found[1])
+        object.__setattr__(part, "name", found[2])
+
+
+Part = Text | Reasoning | ToolCall | ToolCallResponse | Error | ToolDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation, and its time if the input records one."""
+
+    role: Role
+    parts: tuple[Part, ...]
+    at: datetime | None = None
+
+
+def message(role: Role, *parts: Part | None) -> Message:
+    """Return a message of the parts that are not None."""
+    return Message(role, tuple(part for part in parts if part is not None))
+
+
+def reasoning(text: str | None) -> Reasoning | None:
+    """Return the part for a text of reasoning; None if there is none."""
+    return Reasoning(text) if text else None
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """Success and confidence (0 to 1) of a run, as judged by a person or an evaluation."""
+
+    success: bool | None = None
+    confidence: float | None = None
+
+    def over(self, other: RunOutcome) -> RunOutcome:
+        """Return this outcome, with unset values taken from the other one."""
+        return RunOutcome(
+            success=other.success if self.success is None else self.success,
+            confidence=other.confidence if self.confidence is None else self.confidence,
+        )
+
+
+Ending = Literal["without_error", "failed", "submitted"]
+"""How a run ended; ``submitted`` is a result that has not been verified."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of an agent.
+
+    Attributes:
+        messages: The conversation in time order, without repeated messages.
+        native_id: The run's id in the input. Without one, the trace's id is derived from the content.
+        parent_id: The native id of the run that started this one as a subagent.
+        span: OpenTelemetry's trace id and span id of the root, in hexadecimal.
+        ending: How the run ended, judged by the input's structure alone.
+        agent_id: The agent's id or name in the input.
+        names: Names of the agent, the service and the project, to look up in a domain map.
+        models: The models that answered, in the order of their first answers.
+        outcome: The outcome in the input.
+        unasked: Why it may have no text of the user, if that is known.
+        framework: The format's name, which becomes ``metadata.framework``; the conversion sets it.
+        unrecorded: What its records do not tell; the conversion adds what those of its format never do.
+    """
+
+    messages: MutableSequence[Message]
+    native_id: str | None = None
+    parent_id: str | None = None
+    span: tuple[str, str] | None = None
+    ended_at: datetime | None = None
+    ending: Ending = "without_error"
+    agent_id: str | None = None
+    names: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    outcome: RunOutcome = field(default_factory=RunOutcome)
+    losses: Losses = field(default_factory=Losses)
+    unasked: str | None = None
+    framework: str = ""
+    unrecorded: tuple[str, ...] = ()
+
+
+def role_of(name: str, path: str) -> Role:
+    """Return the role with a vendor's name, or raise a ConversionError that names the message's path."""
+    if name not in ROLES:
+        raise ConversionError(f"{path}.role: {name!r} is none of {', '.join(ROLES)}")
+    return ROLES[name]
+
+
+def without_example(role: Role, name: str | None, calls: Any) -> Role:
+    """Return the role of a message, which is the system's for an example named as vendors advise."""
+    return "system" if (name or "").startswith("example_") and not calls else role
+
+
+def cut_off(finish_reason: Any) -> Iterator[Error]:
+    """Yield an interruption if an answer's finish reason says that it was refused or cut off."""
+    if isinstance(finish_reason, str) and finish_reason.lower() in _CUT_OFF:
+        yield Error(interruption=True)
+
+
+def join_texts(parts: Iterable[Part]) -> str:
+    """Return the visible text of message parts, one part a line."""
+    return "\n".join(part.content for part in parts if isinstance(part, Text))
+
+
+def text_of(part: Part) -> str:
+    """Return what a part says: the text, a tool's response, or the message of an error."""
+    match part:
+        case Text() | Reasoning():
+            return part.content
+        case ToolCallResponse():
+            return part.response
+        case Error():
+            return part.message
+    return ""
+
+
+def transcript_of(messages: Iterable[Message]) -> str:
+    """Return the texts and responses in messages, to search for a text that they may lack."""
+    said = (Text, Reasoning, ToolCallResponse)
+    parts = (part for message in messages for part in message.parts if isinstance(part, said))
+    return "\n".join(map(text_of, parts))
+
+
+def contents_of(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Return the parts of messages as plain values, for the loss report."""
+    return [asdict(part) for message in messages for part in message.parts]
+
+
+def is_outcome(name: Any, value: Any) -> bool:
+    """Return whether a score is the success or the confidence of a run."""
+    return outcome_of([(name, value)]) != RunOutcome()
+
+
+def outcome_of(scores: Iterable[tuple[Any, Any]]) -> RunOutcome:
+    """Return the outcome in scores named ``success`` (true, false, 1 or 0) and ``confidence`` (0 to 1)."""
+    outcome = RunOutcome()
+    for name, value in scores:
+        if not isinstance(value, int | float):
+            continue
+        if name == "success" and value in {0, 1}:
+            outcome = RunOutcome(success=bool(value)).over(outcome)
+        elif name == "confidence" and not isinstance(value, bool) and 0 <= value <= 1:
+            outcome = RunOutcome(confidence=float(value)).over(outcome)
+    return outcome

@@ -1,0 +1,149 @@
+"""What the members beside a run's messages say of how it ended, as the rows of data sets have them.
+
+A member is known by its name, whatever the spelling (``resolved``, ``isResolved``, ``final_reward``), also
+in an object beside the messages (``report``, ``metadata``, ``verifier_result``). If the members disagree, the
+run did not succeed: what a learned value takes for a success should be one.
+"""
+
+from __future__ import annotations
+
+import re
+from math import nan
+from typing import Any
+
+from knowledgepulse_convert.common.hub import Ending, RunOutcome
+from knowledgepulse_convert.common.words import words
+
+_LEVELS = 5
+"""Levels of objects that are searched."""
+_WORD = re.compile("[A-Z]?[a-z]+|[A-Z]+")
+_AROUND = words(
+    """
+    annotation eval evaluation extra feedback grade grading info judge judgement judgment label meta metadata
+    metrics outcome report result results reward rewards score scores stats summary test verdict verification
+    verifier
+    """
+)
+"""Words in the names of objects that may hold a verdict."""
+_ASIDE = words(
+    """
+    all answer correct eval evaluation exact final goal gpt harness human is issue judge llm pass run success
+    task test tests total was
+    """
+)
+"""Words before a name that do not change its meaning."""
+
+_GOOD = words("correct pass passed resolved solved success successful succeeded win won")
+_BAD = words("crashed fail failed failure incorrect timeout truncated unresolved unsolved unsuccessful")
+_VERDICTS = dict.fromkeys(_GOOD, True) | dict.fromkeys(_BAD | {"error", "timeout", "wrong"}, False)
+"""Texts that are a verdict."""
+_TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+"""Texts that are one as the value of such a name."""
+_TOLD = words("evaluation grade judge judgement judgment label outcome result verdict")
+"""Names whose value is a verdict only as a text."""
+_ENDED = words("accepted achieved complete completed correctness done finished hit match ok passes")
+"""Names whose value says that the run failed only if it is false."""
+_SCORES = words("acc accuracy em grade rate return score")
+"""Names whose value says that the run failed only if it is 0, since their scales differ."""
+_ENDINGS: dict[str, Ending] = {
+    **dict.fromkeys(["submit", "submitted"], "submitted"),
+    **dict.fromkeys(["", "finish", "ok", "stop", *_GOOD, *_ENDED], "without_error"),
+}
+"""Exit statuses that name no failure."""
+_FAILED = words(
+    """
+    aborted cancelled crashed error errors exceeded failed failure incomplete interrupted killed length limit
+    max timed timeout truncated
+    """
+)
+"""Words that do, in a status or a reason of one word."""
+_REASONS = re.compile("(?:final|verification)?status|(?:exit|finish|stop|terminat(?:e|ion))reason")
+"""Names of statuses and reasons."""
+_ERROR = re.compile(r"\w+(?:Error|Exception|Timeout)")
+"""The name of an error, such as OpenThoughts' rows have for a result."""
+_EXCEPTIONS = words("error exception exceptioninfo failurereason iserror terminatedearly timedout")
+"""Names of what ended a run, if there is anything."""
+
+
+class Verdicts:
+    """What an object says of the run whose messages it holds.
+
+    Attributes:
+        rest: The object without the members that are a verdict.
+        ending: How the run ended, by its exit status, which remains in the rest.
+    """
+
+    def __init__(self, row: Any) -> None:
+        self._found: list[bool] = []
+        self.ending: Ending = "without_error"
+        self.rest = self._without_verdicts(row, 0) if isinstance(row, dict) else row
+
+    @property
+    def outcome(self) -> RunOutcome:
+        """The outcome."""
+        return RunOutcome(success=all(self._found) if self._found else None)
+
+    def _without_verdicts(self, row: dict[str, Any], level: int) -> dict[str, Any]:
+        rest = {}
+        for name, value in row.items():
+            *before, last = [word.lower() for word in _WORD.findall(name)] or [""]
+            verdict = _verdict(before, last, value) if _ASIDE.issuperset(before) else None
+            if verdict is not None:
+                self._found.append(verdict)
+                continue
+            self._end("".join([*before, last]), value)
+            is_around = level > 0 or not _AROUND.isdisjoint([*before, last])
+            is_searched = isinstance(value, dict) and is_around and level < _LEVELS
+            rest[name] = self._without_verdicts(value, level + 1) if is_searched else value
+        return rest
+
+    def _end(self, name: str, value: Any) -> None:
+        status = value.strip() if isinstance(value, str) else None
+        if name == "exitstatus" and status is not None:
+            self.ending = _ENDINGS.get(status.lower(), "failed")
+        elif _REASONS.fullmatch(name) and status and not re.search(r"\s", status):
+            if not _FAILED.isdisjoint(word.lower() for word in _WORD.findall(status)):
+                self.ending = "failed"
+        elif (
+            (name in _EXCEPTIONS and value)
+            or (name == "exitcode" and value not in (0, "0", None))
+            or (name == "result" and _ERROR.fullmatch(status or ""))
+        ):
+            self.ending = "failed"
+
+
+def _verdict(before: list[str], name: str, value: Any) -> bool | None:
+    """Return whether a member says that the run succeeded; None if it does not say."""
+    text = value.strip().lower() if isinstance(value, str) else ""
+    verdict = _VERDICTS.get(text) if name in _GOOD or name in _TOLD else None
+    if name in ("reward", "rewards"):
+        verdict = _rewarded(value)
+    elif name in _GOOD and value in (0, 1) and ("tests" not in before or isinstance(value, bool)):
+        verdict = bool(value)
+    elif name in _GOOD or name == "verdict":
+        verdict = _TRUTHS.get(text, verdict)
+    elif name in ("target", "label") and isinstance(value, bool):  # Nebius' and TRL's; others are no verdict
+        verdict = value
+    elif (name in _BAD and (value == 1 or _TRUTHS.get(text))) or (
+        name in _ENDED and (value == 0 or _TRUTHS.get(text) is False)
+    ):
+        verdict = False
+    elif name in _SCORES:
+        verdict = False if _number(value) == 0 else verdict
+    return verdict
+
+
+def _rewarded(value: Any) -> bool | None:
+    """Return whether a reward of at most 1 is 1; those of several steps say only that all are 0."""
+    given = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+    rewards = list(map(_number, given))
+    if len(rewards) == 1:
+        return rewards[0] >= 1 if rewards[0] <= 1 else None
+    return False if rewards and all(reward <= 0 for reward in rewards) else None
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return nan

@@ -1,0 +1,597 @@
+"""Agent runs from a tracer's tree of calls: every outermost agent call is a run.
+
+Some instrumentations flag each step of an agent as an agent, such as OpenInference every node of a LangGraph
+with ``agent`` in its name. Such steps continue one conversation, so their run is the span around them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from heapq import heappop, heappush
+from itertools import takewhile
+from operator import itemgetter
+from typing import Any
+
+from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common.errors import ConversionError
+from knowledgepulse_convert.common.losses import Losses
+from knowledgepulse_convert.common.reading import parse_time
+from knowledgepulse_convert.spans.conversation import (
+    ModelCall,
+    ToolRun,
+    conversation,
+    hands_over,
+    like,
+)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TRACE_ID = re.compile("(?!0+$)[0-9a-f]{15,32}")
+_SPAN_ID = re.compile("(?!0+$)[0-9a-f]{16}")
+
+_REASON = re.compile("(?:finish|stop)(?:_r|R)eason")
+_CALLED = re.compile(r"\A\W*tool[_-]?(?:calls?|use)\W*\Z", re.IGNORECASE)
+"""The value of a finish reason that says that the model made calls."""
+_IS_ERROR = re.compile(r"error\\*[\"']?[:=] ?(?:true|false)", re.IGNORECASE)
+_ANSWERING = ("final_result", "final_answer")
+"""How the names of calls begin that give an answer in Pydantic AI and smolagents."""
+NO_CONTENT = (
+    "no message content was recorded, and a trace without it would be scored as empty; enable content "
+    "capture in the instrumentation, for example with OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT, or "
+    "use one that records messages"
+)
+
+
+@dataclass(slots=True)
+class Node:
+    """A node of the call tree: a span, a LangSmith run or a Langfuse observation.
+
+    Attributes:
+        id: The node's id, which is unique in the trace.
+        start: Nanoseconds since 1970, as ``end`` is.
+        agent: Whether the node is a call of an agent.
+        silent: Whether the node is a model call without recorded content.
+        event: The recorded model call or tool execution.
+        error: The failure that the tracer flags.
+        returned: Reads what the node returned, if it is no call itself.
+        unrecorded: What the tracer does not record of calls of its kind.
+        tells: Returns whether the node has a member whose name fits a pattern.
+        failures: Executions of tools that have failed, if the node is none itself.
+        functions: What the function may be called that the node is of, if it is no call itself.
+        agent_id: The id or name of the agent.
+        names: Names to look up in a domain map.
+        outcome: The outcome in the node. A run has the outcome of its root; others judge a part of it.
+        shared: The losses of each object that contains this and other nodes. They count once per run.
+        problem: The reason why the node could not be read. Its run is then rejected.
+    """
+
+    trace_id: str
+    id: str
+    parent_id: str | None
+    start: int
+    end: int
+    agent: bool = False
+    silent: bool = False
+    event: ModelCall | ToolRun | None = None
+    error: hub.Error | None = None
+    returned: Callable[[], Sequence[hub.Message]] | None = None
+    unrecorded: tuple[str, ...] = ()
+    tells: Callable[[re.Pattern[str]], bool] = bool
+    failures: tuple[ToolRun, ...] = ()
+    functions: tuple[str, ...] = ()
+    agent_id: str | None = None
+    names: tuple[str, ...] = ()
+    outcome: hub.RunOutcome = field(default_factory=hub.RunOutcome)
+    losses: Losses = field(default_factory=Losses)
+    shared: tuple[Losses, ...] = ()
+    problem: ConversionError | None = None
+
+    @classmethod
+    def of(cls, trace_id: str, id: str, parent_id: str | None, make: Callable[[], Node]) -> Node:  # noqa: A002
+        """Return the node that ``make`` returns, or a node with the problem if ``make`` raises one."""
+        try:
+            return make()
+        except ConversionError as error:
+            return cls(trace_id, id, parent_id, 0, 0, problem=error)
+
+
+def runs_of(nodes: Iterable[Node]) -> Iterator[hub.Run | ConversionError]:
+    """Yield a run for each outermost agent; in a trace without agents, for each root with calls below it.
+
+    The messages of a run are those of the calls below its root, in time order.
+    """
+    traces: dict[str, dict[str, Node]] = {}
+    for node in nodes:
+        traces.setdefault(node.trace_id, {})[node.id] = node
+    for trace in traces.values():
+        yield from _Tree(trace).runs()
+
+
+class _Tree:
+    def __init__(self, nodes: dict[str, Node]) -> None:
+        self._nodes = nodes
+        self._children: dict[str, list[Node]] = {}
+        self._roots = []
+        for node in [*_missing(nodes), *nodes.values()]:
+            self._nodes.setdefault(node.id, node)
+            if node.parent_id in nodes and node.parent_id != node.id:
+                self._children.setdefault(node.parent_id, []).append(node)
+            else:
+                self._roots.append(node)
+
+    def runs(self) -> Iterator[hub.Run | ConversionError]:
+        roots = sorted(self._run_roots(), key=_time)
+        outside = self._outside(roots)
+        for root in roots:
+            try:
+                run = self._run(root)
+            except ConversionError as error:
+                yield error
+                continue
+            run.losses.merge(outside)
+            outside = Losses()
+            yield run
+        reached = {node.id for root in self._roots for node in self._below(root)}
+        for node in self._nodes.values():
+            if node.id not in reached and (node.agent or node.event is not None):
+                yield ConversionError(
+                    f"trace {node.trace_id}, span {node.id}: not part of a run, as its parents form a cycle"
+                )
+                return
+
+    def _run_roots(self) -> list[Node]:
+        """Return the agents' runs, or else the roots of model calls, even of calls without content."""
+        agents = list(self._outermost_agents())
+        if agents and (any(map(self._has_calls, agents)) or not any(map(self._has_calls, self._roots))):
+            return self._whole(agents)
+        return [root for root in self._roots if self._has_content(root)] or [
+            root for root in self._roots if any(node.silent for node in self._below(root))
+        ]
+
+    def _whole(self, agents: list[Node]) -> list[Node]:
+        """Return the roots of the agents' runs: the span around agents that continue each other."""
+        if len(agents) == 1:
+            return agents
+        roots = {agent.id: agent for agent in agents}
+        said: dict[tuple[str, ...], Node] = {}  # the agent that first said a text or made a call
+        handed: dict[str, Node] = {}  # the agent that made a call which hands over
+        for agent in sorted(agents, key=_time):
+            calls = self._model_calls(agent)
+            earlier = _continued(calls, said) or _handed_by(agent, handed)
+            if earlier is not None:
+                pairs = zip(self._down_to(earlier), self._down_to(agent), strict=False)
+                shared = [one for one, other in takewhile(lambda pair: pair[0] is pair[1], pairs)]
+                roots |= dict.fromkeys((earlier.id, agent.id), shared[-1]) if shared else {}
+            for part in (part for call in calls for message in call.output for part in message.parts):
+                said.setdefault(_said(part), agent)
+                if isinstance(part, hub.ToolCall) and hands_over(part):
+                    handed[f"{part.name} {part.arguments}".lower()] = agent
+        enclosing = {root.id for root in roots.values()}
+        outermost = (next(node for node in self._down_to(agent) if node.id in enclosing) for agent in agents)
+        return list({root.id: root for root in outermost}.values())
+
+    def _down_to(self, node: Node | None) -> list[Node]:
+        """Return the spans from a root down to a span that it reaches."""
+        path = []
+        while node is not None:
+            path.append(node)
+            node = self._nodes.get(node.parent_id or "") if node.parent_id != node.id else None
+        return path[::-1]
+
+    def _model_calls(self, agent: Node) -> list[ModelCall]:
+        """Return the model calls of an agent in order."""
+        events = (node.event for node in self._below(agent) if not node.agent)
+        return [event for event in events if isinstance(event, ModelCall)]
+
+    def _outside(self, roots: list[Node]) -> Losses:
+        """Return the content outside of all runs as losses, which the first run reports."""
+        losses = Losses()
+        inside = {node.id for root in roots for node in self._below(root)}
+        for node in self._nodes.values():
+            if node.id not in inside:
+                losses.merge(node.losses)
+                losses.add("calls outside of the agents", _contents(node.event))
+                losses.add("spans outside of the agents, which could not be read", str(node.problem or ""))
+        return losses
+
+    def _outermost_agents(self) -> Iterator[Node]:
+        rest = deque(self._roots)
+        while rest:
+            node = rest.popleft()
+            if node.agent:
+                yield node
+            else:
+                rest += self._children.get(node.id, [])
+
+    def _below(self, root: Node) -> Iterator[Node]:
+        """Yield a node and all its descendants in order: by time, but none before the one around it.
+
+        A child may have begun in its parent's millisecond, or by another clock. What happened within a tool,
+        as when it runs an agent, comes before all else that happened at that time.
+        """
+        rest = [((_time(root),), root)]
+        while rest:
+            times, node = heappop(rest)
+            yield node
+            around = times if isinstance(node.event, ToolRun) else times[:-1]
+            for child in self._children.get(node.id, ()):
+                time = max(times[-1][0], child.start), child.end, child.id
+                heappush(rest, ((*around, time), child))
+
+    def _has_content(self, root: Node) -> bool:
+        return any(node.event is not None or node.problem is not None for node in self._below(root))
+
+    def _has_calls(self, root: Node) -> bool:
+        """Check for calls below a span: an agent without any, beside calls, is a mere step of a graph."""
+        return any(node.event is not None and not node.agent for node in self._below(root))
+
+    def _run(self, root: Node) -> hub.Run:
+        for node in self._below(root):
+            if node.problem is not None:
+                raise ConversionError(f"trace {root.trace_id}, span {node.id}: {node.problem}")
+        nodes = list(self._below(root))
+        losses = Losses()
+        messages = self._messages(root, nodes, losses)
+        problem = f"trace {root.trace_id}, span {root.id}: {NO_CONTENT}"
+        has_texts = any(map(_has_text, messages))
+        if not has_texts and not any(map(_has_arguments, messages)):
+            raise ConversionError(problem)
+        if root.error is not None:
+            errors = {part for message in messages for part in message.parts if isinstance(part, hub.Error)}
+            if root.error not in errors:
+                messages.append(hub.message("assistant", root.error))
+        for shared in {id(shared): shared for node in nodes for shared in node.shared}.values():
+            losses.merge(shared)
+        for node in nodes:
+            losses.merge(node.losses)
+            if node is not root and node.outcome != hub.RunOutcome():
+                losses.add("outcomes below the root", [node.outcome.success, node.outcome.confidence])
+        return hub.Run(
+            messages,
+            native_id=f"{root.trace_id}/{root.id}",
+            span=_span_of(root),
+            ended_at=_datetime(root.end),
+            ending="failed" if root.error is not None or _is_cut_off(nodes, messages) else "without_error",
+            agent_id=root.agent_id,
+            unasked=None if has_texts or not any(node.silent for node in nodes) else problem,
+            names=root.names if root.agent else _names(root, nodes),
+            outcome=root.outcome,
+            losses=losses,
+            unrecorded=tuple(dict.fromkeys(_unrecorded(nodes, messages))),
+        )
+
+    def _messages(self, root: Node, nodes: list[Node], losses: Losses) -> list[hub.Message]:
+        """Return the messages of the calls below the root, or the root's own if those have none."""
+        repeats = self._repeats(nodes, losses)
+        events = self._events(root, nodes, repeats)
+        if all(is_empty(event) for event in events) and isinstance(root.event, ModelCall):
+            events = [root.event, *events]
+            return conversation(events, _earlier_runs(events, losses), losses)
+        if isinstance(root.event, ModelCall) and not any(map(_asks, (*events, ModelCall(root.event.output)))):
+            events = [ModelCall(root.event.input), *events]
+        if isinstance(root.event, ModelCall) and not any(map(_has_output, events)):
+            events.append(ModelCall(root.event.output))  # which may repeat calls
+        messages = conversation(events, _earlier_runs(events, losses), losses)
+        if not _has_answer(messages):
+            messages += _untold(_returned(root), messages)
+        transcript = hub.transcript_of(messages)
+        for node in nodes:
+            if node.agent or node.id in repeats:
+                _count_unsaid(node, transcript, losses)
+        return messages
+
+    def _events(
+        self, root: Node, nodes: list[Node], repeats: set[str]
+    ) -> list[ModelCall | ToolRun | hub.Error]:
+        """Return the calls below the root in order.
+
+        A tool that ran an agent responds after all that happened below it; then, too, an agent fails, and a
+        model answers whose span is around its tools.
+        """
+        called = self._called_functions(nodes)
+        placed: list[tuple[tuple[int, int], ModelCall | ToolRun | hub.Error]] = []
+        last: dict[str, int] = {}  # the place of the last event in or below a node
+        run: dict[str, list[hub.ToolCall]] = {}  # the calls below a node that ran an agent
+        for place, node in reversed(list(enumerate(nodes))):  # children first
+            end = max(place, last.get(node.id, -1))
+            if node.agent and node.error is not None and node is not root:
+                placed.append(((end, 1 - place), node.error))
+            elif not node.agent and not called.isdisjoint(node.functions):
+                name = next(name for name in node.functions if name in called)
+                message = None if node.error is None else node.error.message
+                call = hub.ToolCall(name)
+                placed.append(((place, -len(nodes)), ToolRun(call, message, node.error is not None)))
+            elif node.event is None or node.agent or node.id in repeats:
+                end = last.get(node.id, -1)
+            elif end > place and (beginning := _beginning(node.event, run.get(node.id, []))) is not None:
+                placed.append(((place, -len(nodes)), beginning))
+                placed.append(((end, 1 - place), node.event))
+            else:
+                placed.append(((place, -len(nodes)), node.event))
+            around = node.parent_id or ""
+            last[around] = max(end, last.get(around, -1))
+            below = [node.event.call] if isinstance(node.event, ToolRun) and end > place else []
+            if below := below + run.get(node.id, []):
+                run.setdefault(around, []).extend(below)
+        placed.sort(key=itemgetter(0))
+        return [*(event for _, event in placed), *(failure for node in nodes for failure in node.failures)]
+
+    def _called_functions(self, nodes: list[Node]) -> set[str]:
+        """Return the names of the called tools, if only spans of functions tell that some have failed."""
+        has_runs = any(isinstance(node.event, ToolRun) for node in nodes)
+        if has_runs or not any(node.functions and node.error for node in nodes):
+            return set()
+        calls = (node.event for node in nodes if isinstance(node.event, ModelCall))
+        parts = (part for call in calls for message in call.output for part in message.parts)
+        return {part.name for part in parts if isinstance(part, hub.ToolCall)}
+
+    def _repeats(self, nodes: list[Node], losses: Losses) -> set[str]:
+        """Return the ids of the calls that other spans tell better.
+
+        Of model calls within each other, that with the longest output counts, or else the outermost. Those
+        without messages count only if no other has any. A tool's span has what one of it within it knows.
+        """
+        repeats: set[str] = set()
+        calls = [node for node in nodes if node.event is not None and not node.agent]
+        has_messages = any(isinstance(node.event, ModelCall) and not node.event.whole for node in calls)
+        for node in calls:
+            around = self._call_around(node, repeats)
+            if has_messages and isinstance(node.event, ModelCall) and node.event.whole:
+                losses.add("model calls without messages", _contents(node.event))
+            elif around is None or type(around.event) is not type(node.event):
+                continue
+            elif isinstance(node.event, ModelCall) and _length(node) > _length(around):
+                repeats.add(around.id)
+                continue
+            elif around.event is not None and node.event is not None:
+                around.event = around.event.with_inner(node.event)
+            repeats.add(node.id)
+        return repeats
+
+    def _call_around(self, node: Node, repeats: set[str]) -> Node | None:
+        """Return the innermost call around a call, of the same agent, that is no repeat."""
+        seen = {node.id}
+        parent = self._nodes.get(node.parent_id or "")
+        while parent is not None and parent.id not in seen and not parent.agent:
+            if parent.event is not None and not is_empty(parent.event) and parent.id not in repeats:
+                return parent
+            seen.add(parent.id)
+            parent = self._nodes.get(parent.parent_id or "")
+        return None
+
+
+def _missing(nodes: dict[str, Node]) -> Iterator[Node]:
+    """Yield a node in place of each that several have as their parent, and that was not exported."""
+    children: dict[str, list[Node]] = {}
+    for node in nodes.values():
+        if node.parent_id and node.parent_id not in nodes:
+            children.setdefault(node.parent_id, []).append(node)
+    for missing, found in children.items():
+        if found[1:]:
+            start, end = min(node.start for node in found), max(node.end for node in found)
+            yield Node(found[0].trace_id, missing, None, start, end)
+
+
+def _time(node: Node) -> tuple[int, int, str]:
+    return node.start, node.end, node.id
+
+
+def _length(node: Node) -> int:
+    """Return the number of characters of a model call's output."""
+    output = node.event.output if isinstance(node.event, ModelCall) else ()
+    parts = (part for message in output for part in message.parts)
+    return sum(
+        len(f"{part.name}{part.arguments}") if isinstance(part, hub.ToolCall) else len(hub.text_of(part))
+        for part in parts
+    )
+
+
+def _beginning(event: ModelCall | ToolRun, below: list[hub.ToolCall]) -> ModelCall | ToolRun | None:
+    """Return what happened of a call before the calls below it, which ran agents; None if all of it did."""
+    if isinstance(event, ToolRun):
+        return replace(event, response=None, failed=False)
+    known = {like(call) for call in below}
+    for number, message in enumerate(event.input, 1):
+        if any(isinstance(part, hub.ToolCall) and like(part) in known for part in message.parts):
+            return ModelCall(event.input[:number])
+    return None
+
+
+def _continued(calls: list[ModelCall], said: dict[tuple[str, ...], Node]) -> Node | None:
+    """Return the earlier agent whose conversation the model calls continue; None if they begin a new one.
+
+    Their first input then contains what the other said, and ends without a new request of the user.
+    """
+    first = next((call.input for call in calls if any(message.parts for message in call.input)), ())
+    roles = [message.role for message in first]
+    if "assistant" not in roles:
+        return None
+    last = len(roles) - 1 - roles[::-1].index("assistant")
+    if _has_user(list(first[last:])):
+        return None
+    return next((said[key] for key in map(_said, first[last].parts) if key in said), None)
+
+
+def _handed_by(agent: Node, handed: dict[str, Node]) -> Node | None:
+    """Return the agent whose last call handed over to an agent that it names."""
+    name = next(iter(agent.names), "").lower()
+    return next((giver for call, giver in reversed(handed.items()) if name and name in call), None)
+
+
+def _said(part: hub.Part) -> tuple[str, ...]:
+    """Return the key by which a text or a call is recognised in the inputs that repeat it."""
+    match part:
+        case hub.ToolCall():
+            return like(part)
+        case hub.ToolCallResponse():
+            return "response", part.response.strip()
+        case _:
+            return "text", hub.text_of(part).strip()
+
+
+def _names(root: Node, nodes: list[Node]) -> tuple[str, ...]:
+    """Return the names of a root and of the agents below it."""
+    agents = (name for node in nodes if node.agent for name in node.names)
+    return tuple(dict.fromkeys([*root.names, *agents]))
+
+
+def is_empty(event: ModelCall | ToolRun | hub.Error) -> bool:
+    """Check for a model call without recorded messages."""
+    return isinstance(event, ModelCall) and not any(message.parts for message in event.input + event.output)
+
+
+def _has_output(event: ModelCall | ToolRun | hub.Error) -> bool:
+    return isinstance(event, ModelCall) and any(message.parts for message in event.output)
+
+
+def _asks(event: ModelCall | ToolRun | hub.Error) -> bool:
+    """Check for a model call with a text of the user."""
+    return isinstance(event, ModelCall) and _has_user([*event.input, *event.output])
+
+
+def _is_cut_off(nodes: list[Node], messages: list[hub.Message]) -> bool:
+    """Check for a run that ends with a call or its response, unless its last answer was not recorded."""
+    silent = [node for node in nodes if node.silent]
+    is_told = any(_has_output(node.event) for node in nodes if node.event)
+    return not _has_answer(messages) and (is_told or not silent or silent[-1].tells(_CALLED))
+
+
+def _unrecorded(nodes: list[Node], messages: list[hub.Message]) -> Iterator[str]:
+    """Yield what the records of a run do not tell."""
+    yield from (missing for node in nodes for missing in node.unrecorded)
+    parts = [part for message in messages for part in message.parts]
+    responses = [part for part in parts if isinstance(part, hub.ToolCallResponse)]
+    are_told = any(isinstance(node.event, ToolRun) for node in nodes) or any(
+        part.failed for part in responses
+    )
+    if responses and not are_told and not any(node.tells(_IS_ERROR) for node in nodes):
+        yield "failed calls"
+    calls = (node for node in nodes if node.silent or isinstance(node.event, ModelCall))
+    if not any(node.tells(_REASON) for node in calls):
+        yield "finish reasons"
+
+
+def _has_text(message: hub.Message) -> bool:
+    """Check for a text; names and errors are recorded without content, too."""
+    texts = (part for part in message.parts if isinstance(part, hub.Text | hub.Reasoning))
+    return message.role != "system" and any(part.content.strip() for part in texts)
+
+
+def _has_arguments(message: hub.Message) -> bool:
+    """Check for a call's arguments; some are recorded without content, too."""
+    calls = (part for part in message.parts if isinstance(part, hub.ToolCall))
+    return any(call.arguments not in (None, "", {}) for call in calls)
+
+
+def _has_answer(messages: list[hub.Message]) -> bool:
+    """Check whether a conversation ends otherwise than with a response, or a call that is no answer."""
+    parts = ((message.role, part) for message in reversed(messages) for part in reversed(message.parts))
+    asked = ("user", hub.Text)
+    last = next((part for role, part in parts if part != hub.Text("") and (role, type(part)) != asked), None)
+    if isinstance(last, hub.ToolCall):
+        return last.name.startswith(_ANSWERING)
+    return not isinstance(last, hub.ToolCallResponse)
+
+
+def _returned(node: Node) -> Sequence[hub.Message]:
+    if isinstance(node.event, ModelCall):
+        return node.event.output
+    return () if node.returned is None else node.returned()
+
+
+def _untold(output: Sequence[hub.Message], messages: list[hub.Message]) -> list[hub.Message]:
+    """Return the end of an agent's output that its calls do not tell: often only it has the answer.
+
+    A text may also be all that the agent said, one text behind the other.
+    """
+    told = {_said(part) for message in messages for part in message.parts}
+    texts = (part for message in messages if message.role == "assistant" for part in message.parts)
+    told.add(_said(hub.Text("".join(map(hub.text_of, texts)))))
+    ending = list(takewhile(lambda message: told.isdisjoint(map(_said, message.parts)), reversed(output)))
+    return ending[::-1]
+
+
+def _earlier_runs(events: list[ModelCall | ToolRun | hub.Error], losses: Losses) -> tuple[hub.Message, ...]:
+    """Return the messages of earlier runs of the same conversation, which the inputs of the calls repeat.
+
+    Everything up to the last assistant message of the first call's input is from before this run.
+    """
+    first = next(
+        (
+            event.input
+            for event in events
+            if isinstance(event, ModelCall) and any(m.parts for m in event.input)
+        ),
+        (),
+    )
+    roles = [message.role for message in first]
+    start = len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
+    if not _has_user(list(first[start:])):
+        return ()
+    for message in first[:start]:
+        if message.role != "system":
+            losses.add("messages of earlier runs", hub.contents_of([message]))
+    return first[:start]
+
+
+def _contents(event: ModelCall | ToolRun | hub.Error | None) -> list[dict[str, Any]]:
+    """Return the content of an event as plain values, for the loss report."""
+    match event:
+        case ModelCall():
+            return hub.contents_of([*event.input, *event.output])
+        case ToolRun():
+            response = hub.ToolCallResponse(event.response or "")
+            return hub.contents_of([hub.message("tool", event.call, response)])
+    return []
+
+
+def _count_unsaid(node: Node, transcript: str, losses: Losses) -> None:
+    """Count the texts of an agent, or of a call that others tell, that are missing from the transcript."""
+    told: dict[str, list[str]] = {}
+    match node.event:
+        case ModelCall(input=inputs, output=outputs):
+            told = {
+                name: [hub.text_of(part) for message in messages for part in message.parts]
+                for name, messages in (("input", inputs), ("output", outputs))
+            }
+        case ToolRun(response=str(response)):
+            told = {"output": [response]}
+    whose = "an agent's" if node.agent else "a repeated call's"
+    for name, texts in told.items():
+        for text in texts:
+            if text.strip() not in transcript:
+                losses.add(f"{whose} {name}", text)
+
+
+def _has_user(messages: list[hub.Message]) -> bool:
+    """Check for a text of the user; Anthropic's and Gemini's tool responses are the user's messages, too."""
+    return any(
+        message.role == "user" and isinstance(part, hub.Text)
+        for message in messages
+        for part in message.parts
+    )
+
+
+def _span_of(root: Node) -> tuple[str, str] | None:
+    """Return the ids of an OpenTelemetry span; None for other tracers' ids."""
+    # Jaeger leaves out leading zeros, and its older trace ids have 64 bits.
+    trace_id, span_id = root.trace_id.lower(), root.id.lower()
+    if not (_TRACE_ID.fullmatch(trace_id) and _SPAN_ID.fullmatch(span_id)):
+        return None
+    return trace_id.zfill(32), span_id
+
+
+def _datetime(nanoseconds: int) -> datetime | None:
+    try:
+        return _EPOCH + timedelta(microseconds=nanoseconds // 1000) if nanoseconds > 0 else None
+    except OverflowError:
+        return None
+
+
+def nanoseconds(time: Any) -> int:
+    """Convert a time that :func:`parse_time` reads to nanoseconds since 1970; any other becomes 0."""
+    moment = parse_time(time)
+    return 0 if moment is None else (moment - _EPOCH) // timedelta(microseconds=1) * 1000

@@ -1,0 +1,73 @@
+"""How runs are found in a tracer's tree of calls, and how they ended."""
+
+import json
+
+import pytest
+
+from knowledgepulse_convert import convert
+
+
+def span(number, parent=0, **attributes):
+    values = [{"key": name.replace("__", "."), "value": {"stringValue": v}} for name, v in attributes.items()]
+    return {
+        "traceId": f"{1:032x}",
+        "spanId": f"{number:016x}",
+        "parentSpanId": f"{parent:016x}" if parent else "",
+        "name": attributes.get("gen_ai__agent__name", ""),
+        "startTimeUnixNano": number,
+        "endTimeUnixNano": number + 1,
+        "attributes": values,
+        "status": {"code": 2, "message": "down"} if attributes.get("failed") else {},
+    }
+
+
+def chat(number, parent, said, *calls):
+    parts = [{"type": "text", "content": said}] if said else []
+    parts += [{"type": "tool_call", "id": name, "name": name, "arguments": {"a": 1}} for name in calls]
+    asked = {"role": "user", "parts": [{"type": "text", "content": "Please weigh the loaf."}]}
+    return span(
+        number,
+        parent,
+        gen_ai__operation__name="chat",
+        gen_ai__input__messages=json.dumps([asked]),
+        gen_ai__output__messages=json.dumps([{"role": "assistant", "parts": parts}]),
+    )
+
+
+def agent(number, parent, name):
+    return span(number, parent, gen_ai__operation__name="invoke_agent", gen_ai__agent__name=name)
+
+
+def traces_of(*spans):
+    conversions = convert({"resourceSpans": [{"scopeSpans": [{"spans": list(spans)}]}]})
+    return [conversion.trace for conversion in conversions]
+
+
+def test_spans_whose_parent_was_not_exported_are_one_run():
+    (trace,) = traces_of(chat(2, 1, "One.", "weigh"), chat(3, 1, "Two."))
+    assert [step.content for step in trace.steps if step.content] == ["One.", "Two."]
+    assert trace.metadata.native_id == f"{1:032x}/{1:016x}"
+
+
+@pytest.mark.parametrize(("call", "success"), [("weigh", False), ("final_result", True)])
+def test_a_run_may_end_with_a_call_that_gives_the_answer(call, success):
+    (trace,) = traces_of(agent(1, 0, "baker"), chat(2, 1, "", call))
+    assert trace.metadata.success is success
+
+
+@pytest.mark.parametrize(("name", "runs"), [("transfer_to_baker", 1), ("transfer_to_cook", 2), ("baker", 2)])
+def test_an_agent_that_another_hands_over_to_continues_its_run(name, runs):
+    spans = [
+        span(1),
+        agent(2, 1, "host"),
+        chat(3, 2, "Over.", name),
+        agent(5, 1, "baker"),
+        chat(6, 5, "812 g."),
+    ]
+    assert len(traces_of(*spans)) == runs
+
+
+def test_a_functions_span_tells_that_the_tool_failed_which_has_none():
+    function = span(3, 1, failed="yes") | {"name": "weigh"}
+    (trace,) = traces_of(span(1), chat(2, 1, "I weigh.", "weigh"), function, chat(4, 1, "Done."))
+    assert [step.type for step in trace.steps] == ["thought", "tool_call", "observation", "error_recovery"]
