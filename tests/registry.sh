@@ -31,4 +31,4 @@ export KP_PORT="${PORT:-3911}" REGISTRY_URL="http://localhost:${PORT:-3911}"
 trap 'kill $!' EXIT
 curl --silent --fail --output /dev/null --retry 30 --retry-connrefused --retry-delay 1 "$REGISTRY_URL/health"
 kill -0 $! # it, and not another one on its port
-"$@" tests/unit/tools/contributions/test_registry_client.py
+"$@" tests/unit/knowledgepulse_curator/contributions/test_registry_client.py

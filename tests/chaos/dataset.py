@@ -22,8 +22,8 @@ from typing import Any
 import msgspec
 
 from chaos.results import Outcome
+from knowledgepulse_curator.export.chat_messages import Conversation, turns_of
 from knowledgepulse_worker.settings import render
-from knowledgepulse_worker.tools.export.chat_messages import Conversation, turns_of
 from support import metrics_page as page
 from support.commands import kp_worker
 from support.streams import Stream, own_settings

@@ -18,10 +18,10 @@ from click.testing import CliRunner
 from pyarrow import parquet
 from pyarrow.fs import FileSystem
 
+from knowledgepulse_curator.export import dataset_store
+from knowledgepulse_curator.export.manifest import PLAN
 from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.records.decode import with_quality_score
-from knowledgepulse_worker.tools.export import dataset_store
-from knowledgepulse_worker.tools.export.manifest import PLAN
 from support.commands import kp_worker
 from support.s3 import s3_server
 from support.streams import Message, headers_of, source_of

@@ -11,13 +11,13 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 from click.testing import CliRunner
 
+from knowledgepulse_curator.labelling.traces_to_label import traces_to_label
 from knowledgepulse_worker.errors import EXPECTED
 from knowledgepulse_worker.kafka.worker_topics import policies_topic_name
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import render
 from knowledgepulse_worker.tools.audit import audit
 from knowledgepulse_worker.tools.policies.command_inputs import Inputs
-from knowledgepulse_worker.tools.policies.labelling.traces_to_label import traces_to_label
 from support.commands import command
 from support.streams import Message, admin_of, headers_of, score_of
 

@@ -19,6 +19,7 @@ import trustme
 from aiohttp import web
 
 from chaos.assembly import Fleet, write
+from knowledgepulse_curator.contributions import contributions_topic
 from knowledgepulse_kafka import rights
 from knowledgepulse_kafka.client_factory import client_arguments
 from knowledgepulse_kafka.connection_diagnosis import _failures
@@ -31,7 +32,6 @@ from knowledgepulse_worker.settings import render
 from knowledgepulse_worker.tools.assemble.assembly_topics import assembly_rights, require_topics
 from knowledgepulse_worker.tools.audit.stream_audit import audit_rights
 from knowledgepulse_worker.tools.backends.topic_output import pull_rights, pulls_topic_name
-from knowledgepulse_worker.tools.contributions import contributions_topic
 from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import dead_letter_rights
 from knowledgepulse_worker.tools.dead_letters.letter import Selection
 from knowledgepulse_worker.tools.dead_letters.replay import replay, replay_rights

@@ -20,13 +20,13 @@ from pathlib import Path
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
+from knowledgepulse_curator.fitting import logistic
+from knowledgepulse_curator.fitting.labelled_traces import matched
+from knowledgepulse_curator.labels.labels import labels_of_files
 from knowledgepulse_worker.policy import FACTS_VERSION
 from knowledgepulse_worker.scoring import FACTS
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.policies import logistic
 from knowledgepulse_worker.tools.policies.estimates import estimates, with_interval
-from knowledgepulse_worker.tools.policies.labelled_traces import matched
-from knowledgepulse_worker.tools.policies.labels import labels_of_files
 from knowledgepulse_worker.tools.policies.scored_files import read_files
 
 DRAWS = 20

@@ -7,8 +7,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from knowledgepulse_curator.contributions.contribution_metrics import ContributionMetrics
 from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
-from knowledgepulse_worker.tools.contributions.contribution_metrics import ContributionMetrics
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
 
 

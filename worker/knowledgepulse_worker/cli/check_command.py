@@ -20,11 +20,11 @@ from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.settings import RegistrySettings, Settings, doubts_about, load_settings
 from knowledgepulse_worker.stream.warm_embedder import warm_embedder
 from knowledgepulse_worker.terminal.config_option import config_option
+from knowledgepulse_worker.terminal.lazy_command import imported
 from knowledgepulse_worker.terminal.printable import printable_lines
 from knowledgepulse_worker.tools.backends import backend_access
 from knowledgepulse_worker.tools.backends.backend_options import backend_options, to_option
 from knowledgepulse_worker.tools.common.redaction_trial import try_redaction
-from knowledgepulse_worker.tools.contributions import registry_access
 
 
 @click.command()
@@ -102,7 +102,8 @@ def _registry(settings: Settings) -> None:
     if registry == RegistrySettings():
         _say("registry", "none")
         return
-    asyncio.run(registry_access.require_access(registry))
+    require_access = imported("knowledgepulse_curator.contributions.registry_access:require_access")
+    asyncio.run(require_access(registry))
     _say("registry", f"{registry.url} knows the key as that of {registry.agent_id}")
 
 

@@ -8,10 +8,9 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from importlib import import_module
 from importlib.util import find_spec
 from types import FrameType
-from typing import Any, cast
+from typing import Any
 
 import click
 
@@ -21,125 +20,117 @@ from knowledgepulse_worker.errors import EXPECTED, MissingExtraError, exit_statu
 from knowledgepulse_worker.logs import leave_out_attempts
 from knowledgepulse_worker.process.signals import stop_signals
 from knowledgepulse_worker.terminal.command_group import CommandGroup
+from knowledgepulse_worker.terminal.lazy_command import LazyCommand
 from knowledgepulse_worker.terminal.printable import printable_lines
 
-
-class LazyCommand(click.Command):
-    """Name and short help of a command, which is imported when it is invoked.
-
-    `--help` and shell completion need nothing else, and stay fast.
-
-    Args:
-        name: name of the subcommand.
-        target: location of the command, ``module:attribute`` below :mod:`knowledgepulse_worker`.
-        short_help: first sentence of its help.
-    """
-
-    def __init__(self, name: str, target: str, short_help: str, *, hidden: bool = False) -> None:
-        super().__init__(name, short_help=short_help, hidden=hidden)
-        self._target = target
-
-    def load(self) -> click.Command:
-        """Import the command, and give it and its own commands their examples."""
-        module, attribute = self._target.split(":")
-        command = getattr(import_module(f"knowledgepulse_worker.{module}"), attribute)
-        _show_example(str(self.name), command)
-        return cast("click.Command", command)
-
-
-def _show_example(name: str, command: click.Command) -> None:
-    if example := EXAMPLES.get(name):
-        command.epilog = f"\b\nExample:\n  {example}"
-    for each in command.commands.values() if isinstance(command, click.Group) else ():
-        _show_example(f"{name} {each.name}", each)
-
-
 _COMMANDS = (
-    LazyCommand("run", "cli.run_command:run", "Run a worker until SIGTERM, SIGHUP or Ctrl-C."),
-    LazyCommand("work", "cli.work_command:work", "Run as the child process of `kp-worker run`.", hidden=True),
+    LazyCommand(
+        "run", "knowledgepulse_worker.cli.run_command:run", "Run a worker until SIGTERM, SIGHUP or Ctrl-C."
+    ),
+    LazyCommand(
+        "work",
+        "knowledgepulse_worker.cli.work_command:work",
+        "Run as the child process of `kp-worker run`.",
+        hidden=True,
+    ),
     LazyCommand(
         "check",
-        "cli.check_command:check",
+        "knowledgepulse_worker.cli.check_command:check",
         "Check that a worker could start, without starting one or changing anything.",
     ),
     LazyCommand(
         "topics",
-        "cli.topics_command:topics",
+        "knowledgepulse_worker.cli.topics_command:topics",
         "Create missing topics, and report existing ones with other settings.",
     ),
     LazyCommand(
         "convert",
-        "tools.convert.convert_command:convert",
+        "knowledgepulse_worker.tools.convert.convert_command:convert",
         "Convert FILES from other formats to traces, one JSON object per line.",
     ),
     LazyCommand(
         "pull",
-        "tools.backends.pull_command:pull",
+        "knowledgepulse_worker.tools.backends.pull_command:pull",
         "Pull the runs of BACKEND at URL, and convert them to traces, one JSON object per line.",
     ),
     LazyCommand(
         "publish",
-        "tools.publish.publish_command:publish",
+        "knowledgepulse_worker.tools.publish.publish_command:publish",
         "Publish FILES, one JSON trace per line, to the raw topic.",
     ),
     LazyCommand(
         "assemble",
-        "tools.assemble.assemble_command:assemble",
+        "knowledgepulse_worker.tools.assemble.assemble_command:assemble",
         "Assemble agent runs from OpenTelemetry spans in Kafka.",
     ),
     LazyCommand(
         "score",
-        "tools.score.score_command:score",
+        "knowledgepulse_worker.tools.score.score_command:score",
         "Score FILES, one JSON trace per line, without a broker.",
     ),
     LazyCommand(
         "score-runs",
-        "tools.backends.score_runs_command:score_runs",
+        "knowledgepulse_worker.tools.backends.score_runs_command:score_runs",
         "Score the runs of BACKEND at URL, without a broker.",
     ),
     LazyCommand(
         "audit",
-        "tools.audit.audit_command:audit",
+        "knowledgepulse_worker.tools.audit.audit_command:audit",
         "Check that every record has its output and that every output is right.",
     ),
     LazyCommand(
         "export",
-        "tools.export.export_command:export",
+        "knowledgepulse_curator.export.export_command:export",
         "Export contributed traces to a dataset in FOLDER, starting where the last export ended.",
     ),
     LazyCommand(
-        "config", "cli.config_command:config", "Print the effective settings as TOML, without secrets."
+        "config",
+        "knowledgepulse_worker.cli.config_command:config",
+        "Print the effective settings as TOML, without secrets.",
     ),
     LazyCommand(
         "dead-letters",
-        "tools.dead_letters.dead_letters_command:dead_letters",
+        "knowledgepulse_worker.tools.dead_letters.dead_letters_command:dead_letters",
         "List, show and replay dead letters.",
     ),
     LazyCommand(
         "policy",
-        "tools.policies.policy_command:policy",
+        "knowledgepulse_worker.tools.policies.policy_command:policy",
         "Check, compare, tune, fit, rescore and evaluate policies.",
     ),
     LazyCommand(
-        "traces", "tools.traces.traces_command:traces", "List scored traces, and explain the score of one."
+        "traces",
+        "knowledgepulse_worker.tools.traces.traces_command:traces",
+        "List scored traces, and explain the score of one.",
     ),
     LazyCommand(
         "evaluations",
-        "tools.evaluations.evaluations_command:evaluations",
+        "knowledgepulse_worker.tools.evaluations.evaluations_command:evaluations",
         "Send each score back to its agent's span until SIGTERM, SIGHUP or Ctrl-C.",
     ),
     LazyCommand(
         "contributions",
-        "tools.contributions.contributions_command:contributions",
+        "knowledgepulse_curator.contributions.contributions_command:contributions",
         "Send contributed traces to a KnowledgePulse registry, and delete them there.",
     ),
     LazyCommand(
-        "sample", "tools.sample.sample_command:sample", "Print a sample file to try the other commands with."
+        "sample",
+        "knowledgepulse_worker.tools.sample.sample_command:sample",
+        "Print a sample file to try the other commands with.",
     ),
     LazyCommand(
-        "demo", "tools.demo.demo_command:demo", "Demonstrate the worker on 154 real traces and a real broker."
+        "demo",
+        "knowledgepulse_worker.tools.demo.demo_command:demo",
+        "Demonstrate the worker on 154 real traces and a real broker.",
     ),
 )
+
+
+def _show_examples(name: str, command: click.Command) -> None:
+    if example := EXAMPLES.get(name):
+        command.epilog = f"\b\nExample:\n  {example}"
+    for each in command.commands.values() if isinstance(command, click.Group) else ():
+        _show_examples(f"{name} {each.name}", each)
 
 
 _WARN_THEMSELVES = {"work", "publish"}
@@ -192,7 +183,12 @@ class _Group(CommandGroup):
                 self._find_elsewhere(ctx, " ".join(args[:2]), args[1])
             self._find_elsewhere(ctx, args[0], args[0])
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command.load() if isinstance(command, LazyCommand) else command, rest
+        if name and command:
+            _show_examples(name, command)
+        return name, command, rest
+
+    def _commands_with(self, option: str) -> list[str]:
+        return []  # of all commands: to import them takes too long
 
     def _find_elsewhere(self, ctx: click.Context, given: str, name: str) -> None:
         """Fail with the option or the groups' commands that have a name, if there are any."""

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from knowledgepulse_worker.terminal.lazy_command import loaded
+
 _SETTINGS_FILE = re.compile(r"unexpected extra argument \((\S+\.toml)\)")
 
 
@@ -40,16 +42,17 @@ class CommandGroup(click.Group):
         return [
             name
             for name, command in self.commands.items()
-            if any(option in parameter.opts for parameter in command.params)
+            if any(option in parameter.opts for parameter in loaded(command).params)
         ]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the arguments begin with, and its own arguments."""
+        """Return the command that the arguments begin with, imported, and its own arguments."""
         name, *_ = args
         if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
             names = [known for known, command in self.commands.items() if not command.hidden]
             if close := difflib.get_close_matches(name, names, n=1):
                 ctx.fail(f"No such command {name!r}. Did you mean {close[0]!r}?")
-        return super().resolve_command(ctx, args)
+        found, command, rest = super().resolve_command(ctx, args)
+        return found, command and loaded(command), rest

@@ -27,6 +27,7 @@ from knowledgepulse_worker.embedding import LexicalEmbedder
 from knowledgepulse_worker.policy import REFERENCE_WEIGHTS
 from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.terminal.lazy_command import loaded
 from support.commands import command
 
 CONVERT = "`--from NAME` converts it first, and `kp-worker convert FILE` prints its traces"
@@ -327,7 +328,7 @@ def test_the_short_help_is_the_first_sentence_of_the_help(kp_worker, name):
 
 
 def commands_below(name, found):
-    yield name, found
+    yield name, loaded(found)
     for each in found.commands.values() if hasattr(found, "commands") else ():
         yield from commands_below(f"{name} {each.name}", each)
 
@@ -539,7 +540,7 @@ def test_files_of_another_kind_are_refused_with_the_remedy(
     ("words", "said"),
     [
         (["run", "worker.toml"], "(worker.toml). Did you mean '--config worker.toml'?"),
-        (["policy", "rescore", "--plot", "x.png"], "--plot; it is an option of tune, evaluate, fit"),
+        (["policy", "rescore", "--plot", "x.png"], "--plot; it is an option of evaluate, fit, tune"),
         (["policy", "tune", "--target", "10%"], "'10%' is not a number; write 0.1."),
     ],
 )

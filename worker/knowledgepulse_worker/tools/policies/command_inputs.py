@@ -1,9 +1,9 @@
-"""The inputs of the commands (settings, policies, scored traces, labels) and their options."""
+"""The inputs of the commands (settings, policies, scored traces) and their options."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path
@@ -15,13 +15,12 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
 from knowledgepulse_worker.terminal.config_option import config_option
-from knowledgepulse_worker.tools.terminal.arguments import EXISTING, SHARE, InputFile, NewFile, Number, Period
+from knowledgepulse_worker.tools.terminal.arguments import EXISTING, SHARE, InputFile, NewFile, Period
 from knowledgepulse_worker.tools.terminal.console import errors
 from knowledgepulse_worker.tools.terminal.options import embedder_option, period_options, with_options
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.scoring import ScoredRecord
-    from knowledgepulse_worker.tools.policies.labels import Label, Labels
 
 Command = Callable[..., Any]
 
@@ -31,22 +30,24 @@ policy_option = click.option(
 )
 _TARGET = "Share of each domain's traces that should pass at most."
 target_option = click.option("--target", type=SHARE, default=0.1, help=_TARGET)
-_REWARD = "Lowest reward of a trace worth keeping."
-reward_option = click.option("--min-reward", type=Number(), default=0.5, help=_REWARD)
 _OUTPUT = "Write the proposed [policy] to this file instead of printing it."
 output_option = click.option("--output", type=NewFile(), help=_OUTPUT)
 _PLOT = "Write a plot to this .png or .svg file."
 plot_option = click.option("--plot", type=NewFile(".png", ".svg"), help=_PLOT)
 
 
-def source_options(command: Command) -> Command:
-    """Add the options that select scored traces; the command receives them as the `Inputs` ``given``."""
+def source_options(command: Command, kind: type[Inputs] | None = None) -> Command:
+    """Add the options that select scored traces; the command receives them as ``given``.
+
+    ``kind``: the class of what it receives, :class:`Inputs` by default.
+    """
+    make = kind or Inputs
 
     @wraps(command)
     def bundled(**values: Any) -> Any:
         period = Period(values.pop("since"), values.pop("until"))
-        given = {name: values.pop(name) for name in Inputs.__dataclass_fields__ if name in values}
-        return command(given=Inputs(period=period, **given), **values)
+        given = {name: values.pop(name) for name in make.__dataclass_fields__ if name in values}
+        return command(given=make(period=period, **given), **values)
 
     add = with_options(
         click.argument("files", nargs=-1, type=InputFile(exists=True, path_type=Path)),
@@ -57,29 +58,15 @@ def source_options(command: Command) -> Command:
     return add(bundled)
 
 
-label_options = with_options(
-    click.option(
-        "--labels",
-        "label_files",
-        type=EXISTING,
-        multiple=True,
-        help="File of labels, one JSON object per line: id, keep or reward, source, group. Repeatable.",
-    ),
-    click.option("--labels-topic", help="Topic with labels, as an alternative or in addition to --labels."),
-)
-
-
 @dataclass(frozen=True)
 class Inputs:
-    """The values of the options that select scored traces, a policy and labels."""
+    """The values of the options that select scored traces and a policy."""
 
     files: tuple[Path, ...] = ()
     config: Path | None = None
     period: Period = field(default_factory=Period)
     embedder: str | None = None
     policy_file: Path | None = None
-    label_files: tuple[Path, ...] = ()
-    labels_topic: str | None = None
 
     @cached_property
     def settings(self) -> Settings:
@@ -141,19 +128,6 @@ class Inputs:
             errors.print(f"warning: {warning}")
         return records
 
-    def all_labels(self, *, required: bool = True) -> list[Label]:
-        """Return all labels of the files and then of the topic."""
-        from knowledgepulse_worker.tools.policies.labels import labels_of_files  # noqa: PLC0415
-
-        if required and not self.label_files and self.labels_topic is None:
-            raise click.UsageError("no labels: give --labels FILE or --labels-topic TOPIC")
-        labels = labels_of_files(self.label_files)
-        if self.labels_topic is not None:
-            from knowledgepulse_worker.tools.policies.scored_topics import labels_of_topic  # noqa: PLC0415 - files need no Kafka
-
-            labels += asyncio.run(labels_of_topic(self.settings, self.labels_topic)).values()
-        return labels
-
     def require_other(self, output: Path | None, *more: Path) -> None:
         """Raise an InputError if writing a file would overwrite what the command reads."""
         read = (*self.files, self.config, self.policy_file, *more)
@@ -163,16 +137,3 @@ class Inputs:
             and any(path.samefile(output) for path in read if path and path.exists())
         ):
             raise InputError(f"{output}: is read by this command; write to another file")
-
-
-def labels_to_use(labels: Sequence[Label]) -> Labels:
-    """Return the last label of each trace, by people if there are any, otherwise by a judge."""
-    people = [label for label in labels if not label.is_judges]
-    if people and len(people) < len(labels):
-        errors.print(f"left out {len(labels) - len(people)} labels of judges, as there are people's")
-    return {label.id: label for label in people or labels}
-
-
-def labels_to_fit(labels: Sequence[Label]) -> Labels:
-    """Return the last label of each trace, by a person if there is one, otherwise by a judge."""
-    return {label.id: label for label in sorted(labels, key=lambda label: not label.is_judges)}

@@ -6,9 +6,8 @@ import asyncio
 import json
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,10 +17,10 @@ from knowledgepulse_worker.policy import DIGEST_LENGTH, Policy
 from knowledgepulse_worker.settings import doubtful_domains, load_policy, load_settings
 from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.config_option import config_option
+from knowledgepulse_worker.terminal.lazy_command import LazyCommand
 from knowledgepulse_worker.terminal.printable import time_text
 from knowledgepulse_worker.tools.policies import command_inputs, policy_output
-from knowledgepulse_worker.tools.policies.labelling.label_command import label
-from knowledgepulse_worker.tools.terminal.arguments import EXISTING, SHARE, NewFile
+from knowledgepulse_worker.tools.terminal.arguments import EXISTING, NewFile
 from knowledgepulse_worker.tools.terminal.console import errors
 from knowledgepulse_worker.tools.terminal.options import json_lines_option, json_option
 from knowledgepulse_worker.tools.terminal.reports import print_parts, print_report, write_text
@@ -30,7 +29,31 @@ if TYPE_CHECKING:
     from knowledgepulse_worker.kafka.policy_topic import KeptPolicy
 
 
-@click.group(cls=CommandGroup, commands=[label])
+_OF_THE_CURATOR = (
+    LazyCommand(
+        "evaluate",
+        "knowledgepulse_curator.fitting.evaluate_command:evaluate",
+        "Evaluate scores against labels.",
+    ),
+    LazyCommand(
+        "fit",
+        "knowledgepulse_curator.fitting.fit_command:fit",
+        "Fit learned values to labels, and propose them if the labels support a change.",
+    ),
+    LazyCommand(
+        "label",
+        "knowledgepulse_curator.labelling.label_command:label",
+        "Label traces in a browser, one at a time, until Ctrl-C.",
+    ),
+    LazyCommand(
+        "prior",
+        "knowledgepulse_curator.fitting.prior_command:prior",
+        "Propose a learned value from public runs, for a domain without labels.",
+    ),
+)
+
+
+@click.group(cls=CommandGroup, commands=_OF_THE_CURATOR)
 def policy() -> None:
     """Check, compare, tune, fit, rescore and evaluate policies.
 
@@ -153,7 +176,8 @@ def tune(
     records = given.comparable()
     tuning = tune.tune(records, active, target)
     if plot:
-        from knowledgepulse_worker.tools.policies.plots import plot_tuning, save  # noqa: PLC0415 - matplotlib is slow
+        from knowledgepulse_worker.tools.policies.plots import save  # noqa: PLC0415
+        from knowledgepulse_worker.tools.policies.tune_plot import plot_tuning  # noqa: PLC0415 - matplotlib is slow
 
         save(plot_tuning(tuning, records), plot)
     words, proposal = tune_report.tuning_tables(tuning), tune.proposed_toml(tuning)
@@ -194,140 +218,6 @@ def rescore(
         names = (contribute, rejected)
         rescored = asyncio.run(republish(given.settings, given.period, new, names, live=live))
     print_report(rescored.as_dict(), rescored_tables(rescored), as_json=as_json)
-
-
-@policy.command()
-@command_inputs.source_options
-@command_inputs.label_options
-@click.option(
-    "--policy",
-    "policy_files",
-    type=EXISTING,
-    multiple=True,
-    help="Policy file to use instead of the settings' policy. Repeatable: the others are compared with the "
-    "first.",
-)
-@click.option("--precision", type=SHARE, default=0.9, help="Precision for which a threshold is proposed.")
-@command_inputs.reward_option
-@command_inputs.plot_option
-@json_option
-def evaluate(
-    given: command_inputs.Inputs,
-    policy_files: tuple[Path, ...],
-    precision: float,
-    min_reward: float,
-    plot: Path | None,
-    as_json: bool,
-) -> None:
-    """Evaluate scores against labels.
-
-    Reads scored traces as `tune` does. Prints for each domain a verdict: whether the score separates the two
-    labels, whether it is better than the length alone, and which thresholds it supports. Then the AUC of the
-    score and of each dimension, and precision and recall by threshold. Warns if the score contains the label,
-    and leaves out traces that a learned value was fitted to. Labels of one `group`, such as the trials of one
-    task, are resampled together. With several policies, it prints the differences of the others from the
-    first, each with its interval. Where several sources label the same traces, it prints how far they
-    agree. If a trace has several labels, the latest counts; people's labels take precedence over a model's.
-    """
-    from knowledgepulse_worker.tools.policies import evaluate, evaluate_report, labels  # noqa: PLC0415 - keeps `--help` fast
-
-    policies = [load_policy(file) for file in policy_files] or [given.policy]
-    every = given.all_labels()
-    agreed, used = list(labels.agreements(every, min_reward)), command_inputs.labels_to_use(every)
-    records = given.records()
-    evaluation = evaluate.evaluate(records, used, policies[0], precision=precision, min_reward=min_reward)
-    compared = evaluate.compare(records, used, policies, min_reward=min_reward) if policies[1:] else []
-    if plot and any(domain.score for domain in evaluation.domains.values()):
-        from knowledgepulse_worker.tools.policies.plots import plot_evaluation, save  # noqa: PLC0415 - matplotlib is slow
-
-        save(plot_evaluation(evaluation, records), plot)
-    words = (
-        *evaluate_report.verdicts(evaluation),
-        *evaluate_report.changes(compared),
-        "",
-        *evaluate_report.evaluation_tables(evaluation),
-        *labels.agreement_lines(agreed),
-        *evaluate_report.comparison_tables(compared),
-    )
-    print_report(vars(evaluation) | {"agreements": agreed, "compared": compared}, words, as_json=as_json)
-
-
-@policy.command()
-@command_inputs.source_options
-@command_inputs.label_options
-@command_inputs.policy_option
-@command_inputs.target_option
-@command_inputs.reward_option
-@click.option("--share", type=SHARE, default=1.0, help="Share of the learned value in the score.")
-@click.option(
-    "--outcome-confidence",
-    is_flag=True,
-    help="Fit outcome confidence too. Labels that depend on the outcome make it meaningless.",
-)
-@click.option(
-    "--words",
-    is_flag=True,
-    help="Fit the words of the traces beside their facts. At least 50 traces of each kind are needed.",
-)
-@command_inputs.plot_option
-@command_inputs.output_option
-@json_option
-def fit(
-    given: command_inputs.Inputs,
-    min_reward: float,
-    plot: Path | None,
-    output: Path | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
-    """Fit learned values to labels, and propose them if the labels support a change.
-
-    Reads scored traces as `tune` does. Fits a logistic regression on the dimensions and facts of the traces,
-    domain by domain. Where there are labels of people and of models, fits to both, and judges by people's.
-    Where all labels say `keep`, tells these traces from those without a label. Prints a verdict for each
-    domain, and figures of traces that were not fitted to: of the policy in force, of the learned value, of
-    the length alone and of the agent's name alone. Then a [policy] to review, with the target share.
-    """
-    from knowledgepulse_worker.tools.policies import fit, fit_report, labels  # noqa: PLC0415 - keeps `--help` fast
-
-    given.require_other(output, *given.label_files)
-    active, every = given.policy, given.all_labels()
-    agreed, used = list(labels.agreements(every, min_reward)), command_inputs.labels_to_fit(every)
-    today = datetime.now(UTC).date().isoformat()
-    records = given.comparable(content=True)
-    fitted = fit.fit(records, used, active, today=today, min_reward=min_reward, **options)
-    if plot and any(domain.appraisals for domain in fitted.domains.values()):
-        from knowledgepulse_worker.tools.policies.plots import plot_fit, save  # noqa: PLC0415 - matplotlib is slow
-
-        save(plot_fit(fitted, records), plot)
-    words = (*fit_report.fit_tables(fitted), *labels.agreement_lines(agreed))
-    proposal = fit_report.fitted_toml(fitted)
-    report = vars(fitted) | {"agreements": agreed}
-    print_report(report, words, as_json=as_json, proposal=proposal, output=output)
-
-
-@policy.command()
-@click.argument("name", metavar="NAME")
-@command_inputs.source_options
-@command_inputs.policy_option
-@command_inputs.target_option
-@click.option("--share", type=SHARE, default=1.0, help="Share of the learned value in the score.")
-@command_inputs.output_option
-def prior(name: str, given: command_inputs.Inputs, target: float, share: float, output: Path | None) -> None:
-    """Propose a learned value from public runs, for a domain without labels.
-
-    NAME is that of a prior: `code-prior-1`. Its weights were fitted to public runs of agents that write code.
-    Reads scored traces as `tune` does, and computes the means and deviations of their facts, which need no
-    labels; at least 50 traces of the domain are needed. Then prints a [policy] to review, with the target
-    share. Once you have labels, `policy evaluate` tells whether it holds, and `policy fit` fits your own.
-    """
-    from knowledgepulse_worker.tools.policies import prior  # noqa: PLC0415 - keeps `--help` fast
-
-    given.require_other(output)
-    if (known := prior.priors().get(name)) is None:
-        raise click.UsageError(f"there is no prior {name}; known: {', '.join(prior.priors())}")
-    proposal = prior.prior_toml(known, given.comparable(), given.policy, target=target, share=share)
-    print_report(None, [], as_json=False, proposal=proposal, output=output)
 
 
 @policy.command()

@@ -1,8 +1,8 @@
-"""What the tools read from topics: scored traces, labels, and the policies that were ever in force."""
+"""What the tools read from topics: scored traces, and the policies that were ever in force."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -11,7 +11,6 @@ from knowledgepulse_kafka.rights import READ, topic_rights
 from knowledgepulse_kafka.topic_reader import Reader, Record, TopicReader, read_topic
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.kafka.foreign_records import ForeignRecords, skipping_foreign_records
 from knowledgepulse_worker.kafka.policy_topic import KeptPolicy, read_policies
 from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.kafka.worker_topics import policies_topic_name
@@ -19,7 +18,6 @@ from knowledgepulse_worker.records.decode_content import content_of
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import REMEDY, Settings
 from knowledgepulse_worker.tools.common.scored_records import is_named, read_counted
-from knowledgepulse_worker.tools.policies.labels import Label, Labels, read_label
 from knowledgepulse_worker.tools.terminal.arguments import Period
 from knowledgepulse_worker.tools.terminal.console import TopicProgressCallback, topic_progress
 
@@ -95,41 +93,6 @@ async def open_scored_topics(settings: Settings) -> AsyncIterator[ScoredTopics]:
     async with TopicReader(settings.kafka.client_config(), settings.limits.batch_bytes) as reader:
         with topic_progress() as progress:
             yield ScoredTopics(reader, topics, progress)
-
-
-async def labels_of_topic(settings: Settings, name: str) -> Labels:
-    """Read a topic's labels up to its current end.
-
-    Raises:
-        InputError: there is no label; see also :func:`require_topics`.
-    """
-    (topic,) = await require_topics(settings, [name], remedy="create it first")
-    async with TopicReader(settings.kafka.client_config(), settings.limits.batch_bytes) as reader:
-        with topic_progress() as progress, skipping_foreign_records(name) as foreign:
-            labels = await labels_of_records(
-                read_topic(reader, topic, None, partial(progress, name)), foreign
-            )
-    if not labels:
-        raise InputError(f"{name} contains no labels")
-    return labels
-
-
-async def labels_of_records(records: AsyncIterable[Record], foreign: ForeignRecords) -> Labels:
-    """Read labels from record values; a trace's last label wins, and a tombstone removes that of its key.
-
-    Records that are no labels are counted as foreign.
-    """
-    labels: Labels = {}
-    async for record in records:
-        if record.value is None:
-            labels.pop((record.key or b"").decode(errors="replace"), None)
-        elif label := foreign.decoded(record, _label):
-            labels[label.id] = label
-    return labels
-
-
-def _label(record: Record) -> Label:
-    return read_label(f"partition {record.partition}", record.value or b"")
 
 
 async def policy_history(settings: Settings) -> list[KeptPolicy]:

@@ -253,7 +253,7 @@ async def _find(settings: Settings, name: str) -> list[ScoredRecord]:
 
 async def _contributions(settings: Settings, records: Collection[ScoredRecord]) -> list[str]:
     """Return a line for each attempt to send the traces to a registry."""
-    from knowledgepulse_worker.tools.contributions.contributions_topic import (  # noqa: PLC0415 - files need no Kafka
+    from knowledgepulse_worker.tools.common.registry_results import (  # noqa: PLC0415 - files need no Kafka
         read_contributions,
     )
 

@@ -7,8 +7,6 @@ from random import Random
 import pytest
 
 from knowledgepulse_worker.policy import DomainPolicy, Policy
-from knowledgepulse_worker.tools.policies.evaluate import evaluate
-from knowledgepulse_worker.tools.policies.labels import Label
 from knowledgepulse_worker.tools.policies.policy_output import changes
 from knowledgepulse_worker.tools.policies.share_effects import HOUR_MS, repeats
 from knowledgepulse_worker.tools.policies.tune import tune, with_changes
@@ -61,16 +59,6 @@ def test_lowest_novelties_show_what_they_would_withhold_and_whether_it_is_worth_
 
     assert (found[0.01], found[0.05], found[0.2]) == ((1, 1), (2, 1), (2, 1))
     assert repeats([0.0])[0].kept is None
-
-
-def test_an_evaluation_counts_what_passes_by_a_share(records):
-    labels = {record.id: Label(record.id, keep=number % 3 == 0) for number, record in enumerate(records)}
-    (domain,) = evaluate(records, labels, Policy(share=0.2)).domains.values()
-
-    assert domain.current is None
-    assert domain.share.threshold == 0.2
-    assert domain.share.passing / 400 == pytest.approx(0.2, abs=0.05)
-    assert domain.repeats[-1].traces >= domain.repeats[-1].kept > 0
 
 
 def test_a_share_that_replaces_a_threshold_leaves_other_domains_alone():

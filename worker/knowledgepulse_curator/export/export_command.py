@@ -1,0 +1,290 @@
+"""``kp-worker export``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
+from knowledgepulse_worker.terminal.config_option import config_option
+from knowledgepulse_worker.tools.terminal.arguments import EXISTING, SCORE, Moment, NumberInRange
+from knowledgepulse_worker.tools.terminal.console import errors, topic_progress
+from knowledgepulse_worker.tools.terminal.options import embedder_option
+
+if TYPE_CHECKING:
+    from knowledgepulse_curator.export.candidates import Rules
+    from knowledgepulse_curator.export.manifest import Choices, Export
+
+
+@click.command()
+@click.argument("folder")
+@click.argument("files", nargs=-1, type=EXISTING)
+@config_option
+@click.option(
+    "--also",
+    type=click.Choice(["messages", "atif"]),
+    multiple=True,
+    help="Write this format in addition to Parquet: OpenAI's chat messages with tools, or ATIF. Repeatable.",
+)
+@click.option(
+    "--weights",
+    is_flag=True,
+    help="With --also messages: give the assistant's messages OpenAI's `weight`, which is 0 if a call failed "
+    "or was repeated in vain, and name the reasons.",
+)
+@click.option(
+    "--arguments",
+    type=click.Choice(["text", "object"]),
+    default="text",
+    help="With --also messages: write the arguments of calls as JSON text, which is OpenAI's form, or as an "
+    "object, which most chat templates expect.",
+)
+@click.option(
+    "--keep-tail",
+    is_flag=True,
+    help="With --also messages: keep what follows the assistant's last message, which many trainers refuse.",
+)
+@click.option(
+    "--for",
+    "audience",
+    type=click.Choice(["inside", "network"]),
+    default="inside",
+    help="Who may read the dataset. `network` leaves out traces whose visibility is not `network`, whose "
+    "privacy level is `private`, or in which the SDK's cleaner finds secrets or personal data.",
+)
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="Redact each trace, by redaction.function or else by the SDK's cleaner.",
+)
+@click.option("--unredacted", is_flag=True, help="Read `contribute` even if topics.redacted is set.")
+@click.option(
+    "--not-cleaned",
+    is_flag=True,
+    help="Do not look for secrets and personal data with the SDK's cleaner.",
+)
+@click.option(
+    "--scan-secrets",
+    is_flag=True,
+    help="Leave out traces in which `detect-secrets` finds a key (needs the extra `secrets`).",
+)
+@click.option("--min-score", type=SCORE, default=0.0, help="Lowest score to export.")
+@click.option("--domain", multiple=True, help="Export only traces of this domain or task domain. Repeatable.")
+@click.option(
+    "--since",
+    type=Moment(),
+    help="Export only records from this time on: 2026-01-31T12:00, in UTC by default, or an age such as 7d.",
+)
+@click.option(
+    "--policy",
+    type=EXISTING,
+    help="Rescore `contribute` and `rejected` under this policy, and export the traces that pass.",
+)
+@click.option(
+    "--best",
+    type=click.IntRange(min=1),
+    help="Export only this number of new traces: the best of each group, of many groups.",
+)
+@click.option("--seed", type=int, default=0, help="Seed of the splits and of --best.")
+@click.option(
+    "--shares",
+    type=(NumberInRange(0, 100), NumberInRange(0, 100)),
+    default=(10.0, 10.0),
+    help="Percentages of the groups for the validation and test splits.",
+)
+@embedder_option("Embedder for the similarity of traces, instead of embedding.backend.")
+@click.option(
+    "--labels",
+    type=EXISTING,
+    multiple=True,
+    help="File of labels, as for `policy evaluate`; their `group` names the task. Repeatable.",
+)
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Export nothing; check the dataset's files, and its traces against their records.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print each export as a line of JSON, on standard output."
+)
+def export(folder: str, files: tuple[Path, ...], **options: Any) -> None:
+    """Export contributed traces to a dataset in FOLDER, starting where the last export ended.
+
+    FOLDER is a local folder, or a URL such as s3://bucket/name or gs://bucket/name. Reads the topic
+    `topics.redacted` if it is set, otherwise `contribute`, or instead FILES with one scored trace per line,
+    such as the output of `kp-worker score --traces`. Writes Parquet files by split, domain and day, a dataset
+    card and a manifest.
+
+    The dataset is for use inside the organization, whatever the traces' visibility, unless it is made
+    `--for network`. The next export completes one that was interrupted. All exports to a folder must use the
+    same options.
+    """
+    of_messages = {
+        "--weights": options["weights"],
+        "--arguments object": options["arguments"] == "object",
+        "--keep-tail": options["keep_tail"],
+    }
+    if any(of_messages.values()) and "messages" not in options["also"]:
+        named = next(name for name, given in of_messages.items() if given)
+        raise click.UsageError(f"{named} needs --also messages, which it changes")
+    if sum(options["shares"]) > 100:
+        raise click.UsageError("--shares: validation and test add up to more than 100 percent")
+    if Path(folder).is_file():
+        raise click.UsageError(f"'{folder}' is a file; name the dataset's folder first, and then FILES")
+    settings = load_settings(options["config"])
+    if options["embedder"] is not None:
+        settings = override(settings, "embedding", {"backend": options["embedder"]})
+    redacted = settings.topics.redacted if not (options["unredacted"] or files) else None
+    for name in ("policy", "redact"):
+        if options[name] and redacted:
+            raise click.UsageError(
+                f"--{name} needs the traces themselves, but topics.redacted has redacted copies; to read the "
+                "traces, add --unredacted"
+            )
+    if options["policy"] is not None:
+        settings = settings.model_copy(update={"policy": _policy_of_thresholds(options["policy"])})
+    sys.exit(asyncio.run(_export(folder, files, settings, redacted, options)))
+
+
+async def _export(
+    folder: str, files: tuple[Path, ...], settings: Settings, redacted: str | None, options: dict[str, Any]
+) -> int:
+    with extra("export"):
+        from knowledgepulse_curator.export.dataset_export import check, export  # noqa: PLC0415
+        from knowledgepulse_curator.export.dataset_store import open_store  # noqa: PLC0415
+        from knowledgepulse_curator.export.export_inputs import (  # noqa: PLC0415
+            ExportInputs,
+            FileInputs,
+            open_topics,
+        )
+        from knowledgepulse_curator.export.redacted_inputs import RedactedInputs  # noqa: PLC0415
+        from knowledgepulse_curator.export.secret_scan import Scanner  # noqa: PLC0415
+        from knowledgepulse_worker.redaction.process import RedactionProcess  # noqa: PLC0415 - keeps `--help` fast
+
+    topics = settings.topics
+    names = [redacted or topics.contribute, *([topics.rejected] if options["policy"] else [])]
+    has_score = not redacted if options["policy"] is not None else not (redacted or files)
+    rules = _rules(settings, options, redacted, has_score=has_score)
+    writes = not options["check"]
+    with Scanner() as scanner, open_store(folder, writes=writes) as store, topic_progress() as progress:
+        if options["scan_secrets"]:
+            rules = replace(rules, scan=scanner)
+        async with AsyncExitStack() as stack:
+            opened = open_topics(settings, names, progress)
+            inputs: ExportInputs = (
+                FileInputs(files, progress) if files else await stack.enter_async_context(opened)
+            )
+            if rules.choices.redact is not None:
+                process = RedactionProcess(rules.choices.redact, settings.redaction.timeout)
+                inputs = RedactedInputs(inputs, (await stack.enter_async_context(process)).redact)
+            if options["check"]:
+                problems = await check(inputs, store, rules)
+                for problem in problems:
+                    click.echo(problem)
+                return 1 if problems else 0
+            done = await export(inputs, store, rules)
+    for finished in done:
+        if options["as_json"]:
+            click.echo(msgspec.json.encode(finished))
+        else:
+            errors.print(_told(finished, rules.choices), markup=False)
+    if not done:
+        errors.print("no new records to export")
+    return 0
+
+
+def _told(export: Export, choices: Choices) -> str:
+    """Return the result of an export in words: what was left out and why, and what the user can do."""
+    from knowledgepulse_curator.export.candidates import REMEDIES, reason_text  # noqa: PLC0415
+    from knowledgepulse_curator.export.manifest import (  # noqa: PLC0415
+        CLEANER,
+        CUT,
+        MESSAGES,
+        NOT_CLEAN,
+        NOTHING_SAID,
+    )
+
+    rows = sum(export.counts.get("split", {}).values())
+    parts = [f"export {export.number}: {rows:,} of {export.read:,} records exported"]
+    for key, count in export.dropped.items():
+        remedy = REMEDIES.get(key.partition(":")[0])
+        if key.startswith("not_redacted") and choices.redact is not None:
+            remedy = None
+        parts.append(f"{count:,} left out: {reason_text(key)}" + (f" ({remedy})" if remedy else ""))
+    if unclean := export.counts.get(CLEANER, {}).get(NOT_CLEAN, 0):
+        parts.append(
+            f"in {unclean:,}, the SDK's cleaner finds secrets or personal data (`--redact` removes them)"
+        )
+    cut = export.counts.get(MESSAGES, {})
+    if CUT in cut:
+        parts.append(
+            f"in {cut[CUT]:,}, messages after the assistant's last are cut (`--keep-tail` keeps them)"
+        )
+    if NOTHING_SAID in cut:
+        parts.append(f"{cut[NOTHING_SAID]:,} not in `messages`: the assistant says nothing")
+    return "; ".join(parts)
+
+
+def _policy_of_thresholds(file: Path) -> Policy:
+    """Return the policy of a file; raise an InputError if it has a share."""
+    policy = load_policy(file)
+    if shared := [name for name, profile in policy.profiles.items() if profile.share is not None]:
+        raise InputError(
+            f"{file}: has a share for {shared[0]}, but an export does not read all traces among which it is "
+            "counted; give a threshold"
+        )
+    return policy
+
+
+def _rules(settings: Settings, options: dict[str, Any], redacted: str | None, *, has_score: bool) -> Rules:
+    from knowledgepulse_curator.export.candidates import Rules  # noqa: PLC0415
+    from knowledgepulse_curator.export.manifest import Choices  # noqa: PLC0415
+    from knowledgepulse_curator.export.secret_scan import detectors  # noqa: PLC0415
+    from knowledgepulse_curator.labels.labels import labels_of_files  # noqa: PLC0415
+    from knowledgepulse_worker.embedding import load_embedder  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.policy import PRIVACY_LEVELS, VISIBILITIES  # noqa: PLC0415
+    from knowledgepulse_worker.redaction.sdk import SDK_CLEANER  # noqa: PLC0415
+    from knowledgepulse_worker.tools.score.offline import embedder_name  # noqa: PLC0415
+
+    if options["scan_secrets"]:
+        detectors()  # before anything is read
+    policy, since = settings.policy, options["since"]
+    visibilities, privacy_levels = policy.guards["visibility"], policy.guards["privacy_level"]
+    inside = options["audience"] == "inside"
+    labels = {label.id: label for label in labels_of_files(options["labels"])}
+    given = {name: value for name, value in options.items() if name in Choices.__struct_fields__}
+    choices = given | {
+        "domain": tuple(sorted({*options["domain"]})),
+        "also": tuple(sorted({*options["also"]})),
+        "without_tail": "messages" in options["also"] and not options["keep_tail"],
+        "policy": options["policy"] and policy.digest,
+        "visibilities": VISIBILITIES
+        if inside
+        else tuple(visibility for visibility in visibilities if visibility == "network"),
+        "privacy_levels": PRIVACY_LEVELS
+        if inside
+        else tuple(level for level in privacy_levels if level != "private"),
+        "embedder": embedder_name(settings.embedding),
+        "redacted": redacted is not None,
+        "redact": (settings.redaction.function or SDK_CLEANER) if options["redact"] else None,
+    }
+    return Rules(
+        choices=Choices(**choices),
+        policy=policy,
+        tasks={name: str(label.group) for name, label in labels.items() if label.group is not None},
+        since_ms=None if since is None else round(since.timestamp() * 1000),
+        embedder=None if options["check"] else load_embedder(settings.embedding, settings.cache),
+        text=settings.embedding.trace_text,
+        scan=None,
+        has_score=has_score,
+    )

@@ -1,0 +1,76 @@
+"""The command ``kp-worker policy evaluate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from knowledgepulse_curator.labels.labelled_inputs import (
+    LabelledInputs,
+    labelled_source_options,
+    labels_to_use,
+    reward_option,
+)
+from knowledgepulse_curator.labels.labels import agreement_lines, agreements
+from knowledgepulse_worker.settings import load_policy
+from knowledgepulse_worker.tools.policies.command_inputs import plot_option
+from knowledgepulse_worker.tools.terminal.arguments import EXISTING, SHARE
+from knowledgepulse_worker.tools.terminal.options import json_option
+from knowledgepulse_worker.tools.terminal.reports import print_report
+
+
+@click.command()
+@labelled_source_options
+@click.option(
+    "--policy",
+    "policy_files",
+    type=EXISTING,
+    multiple=True,
+    help="Policy file to use instead of the settings' policy. Repeatable: the others are compared with the "
+    "first.",
+)
+@click.option("--precision", type=SHARE, default=0.9, help="Precision for which a threshold is proposed.")
+@reward_option
+@plot_option
+@json_option
+def evaluate(
+    given: LabelledInputs,
+    policy_files: tuple[Path, ...],
+    precision: float,
+    min_reward: float,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Evaluate scores against labels.
+
+    Reads scored traces as `tune` does. Prints for each domain a verdict: whether the score separates the two
+    labels, whether it is better than the length alone, and which thresholds it supports. Then the AUC of the
+    score and of each dimension, and precision and recall by threshold. Warns if the score contains the label,
+    and leaves out traces that a learned value was fitted to. Labels of one `group`, such as the trials of one
+    task, are resampled together. With several policies, it prints the differences of the others from the
+    first, each with its interval. Where several sources label the same traces, it prints how far they
+    agree. If a trace has several labels, the latest counts; people's labels take precedence over a model's.
+    """
+    from knowledgepulse_curator.fitting import evaluate, evaluate_report  # noqa: PLC0415 - keeps `--help` fast
+
+    policies = [load_policy(file) for file in policy_files] or [given.policy]
+    every = given.all_labels()
+    agreed, used = list(agreements(every, min_reward)), labels_to_use(every)
+    records = given.records()
+    evaluation = evaluate.evaluate(records, used, policies[0], precision=precision, min_reward=min_reward)
+    compared = evaluate.compare(records, used, policies, min_reward=min_reward) if policies[1:] else []
+    if plot and any(domain.score for domain in evaluation.domains.values()):
+        from knowledgepulse_curator.fitting.plots import plot_evaluation  # noqa: PLC0415 - matplotlib is slow
+        from knowledgepulse_worker.tools.policies.plots import save  # noqa: PLC0415 - matplotlib is slow
+
+        save(plot_evaluation(evaluation, records), plot)
+    words = (
+        *evaluate_report.verdicts(evaluation),
+        *evaluate_report.changes(compared),
+        "",
+        *evaluate_report.evaluation_tables(evaluation),
+        *agreement_lines(agreed),
+        *evaluate_report.comparison_tables(compared),
+    )
+    print_report(vars(evaluation) | {"agreements": agreed, "compared": compared}, words, as_json=as_json)

@@ -1,0 +1,380 @@
+"""Fit a learned value to labels, domain by domain, and propose what the labels support.
+
+Every figure is of traces that the value was not fitted to, in folds of whole groups. The order of traces is
+compared within a fold only, as each fold has weights of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from knowledgepulse_curator.fitting import logistic, word_fit
+from knowledgepulse_curator.fitting.fitted_traces import recorded
+from knowledgepulse_curator.fitting.labelled_traces import (
+    NO_LABEL,
+    OUTCOME_DIMENSION,
+    LabelCounts,
+    LabelledTraces,
+    held_scores,
+    leaks_label,
+    matched,
+    outcomes_in_text,
+    with_rest,
+)
+from knowledgepulse_curator.fitting.length import AgainstLength, against_length, length_odds
+from knowledgepulse_curator.fitting.permutations import level, scaled, surprise
+from knowledgepulse_curator.fitting.word_fit import TraceWords, WordFit, fit_words
+from knowledgepulse_curator.labels.labels import MIN_SUPPORT, Labels
+from knowledgepulse_worker.policy import FitOrigin, LearnedValue, Policy
+from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.tools.policies.estimates import (
+    Array,
+    Estimate,
+    areas,
+    estimates,
+    known,
+    percentiles,
+    precisions,
+    ratios,
+)
+from knowledgepulse_worker.tools.policies.tune import (
+    effect,
+    lowest_within,
+    tune,
+    with_changes,
+)
+
+MIN_SHARE_OF_GAINS = 0.9
+"""The share of resamples in which the gain over the policy in force has to be above 0."""
+
+TELLTALE_AUC = 0.85
+"""An AUC of the length alone, or of the agent's name alone, from which it nearly is the label."""
+
+MAX_AGENTS = 10
+"""Number of agents, and :data:`MAX_NAME_CHARACTERS` characters of their names, that a policy records."""
+
+MAX_NAME_CHARACTERS = 100
+
+FitOutcome = Literal["supported", "not supported", "too few labels"]
+
+
+@dataclass(frozen=True)
+class Appraisal:
+    """What an order of the traces is worth, on folds that it was not fitted to.
+
+    Attributes:
+        auc: the AUC over pairs of one fold.
+        within: the AUC over pairs of one group, such as a task; None if no two labels share a group.
+        best: the share worth keeping among the best target share of each fold; None if there are none.
+    """
+
+    auc: Estimate
+    within: Estimate | None
+    best: Estimate | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DomainFit(LabelCounts):
+    """The fit of one domain; the counts are those of the labels that it is judged by.
+
+    Attributes:
+        judges: number of judges' labels that were also fitted to; people's are those that it is judged by.
+        rest: number of the traces that are not worth keeping that have no label: none was dropped.
+        since: number of labels by which the policy in force is judged, as it was fitted to the others; None
+            if it was fitted to none.
+        held: whether outcome confidence is left out, and held constant in the policy in force.
+        outcome: whether the labels support the change.
+        missing: what the labels would have to show for that.
+        learned: the value that is fitted to all labels; None if there are too few labels.
+        appraisals: by name, the policy in force, the fitted one, and the length and the agent alone.
+        surprise: the share of permuted labels that have a lower AUC; None if there are too few labels.
+        difference: the AUC of the fitted value minus that of the policy in force.
+        length: the fitted value against the length alone.
+        best_difference: likewise of the share worth keeping among the best traces; None if there are none.
+        new_agents: the AUC, within an agent, of values fitted to the others; None without several agents.
+        leaks: AUCs of the terms that predict the label on their own.
+        stated: outcomes in the texts that predict the label, with the number of traces that state them.
+        words: what words add to the facts; None if they were not asked for.
+        reliability: for tenths of the traces, the mean probability and the share that is worth keeping.
+        effect: a sentence on the threshold that is proposed with the learned value; empty without support.
+    """
+
+    held: bool
+    judges: int
+    rest: int
+    since: int | None = None
+    outcome: FitOutcome = "too few labels"
+    missing: list[str] = field(default_factory=list)
+    learned: LearnedValue | None = None
+    appraisals: dict[str, Appraisal] = field(default_factory=dict)
+    surprise: float | None = None
+    difference: Estimate | None = None
+    length: AgainstLength | None = None
+    best_difference: Estimate | None = None
+    new_agents: Estimate | None = None
+    leaks: dict[str, Estimate] = field(default_factory=dict)
+    stated: dict[str, int] = field(default_factory=dict)
+    words: WordFit | None = None
+    reliability: list[tuple[float, float]] = field(default_factory=list)
+    effect: str = ""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The fits of all domains that have labels.
+
+    Attributes:
+        policy: the digest of the policy in force.
+        target: the share of the traces that should pass at most.
+        proposed: the policy with learned values and shares of the domains whose labels support a change.
+        unmatched: number of labels that match no trace.
+    """
+
+    policy: str
+    target: float
+    domains: dict[str, DomainFit]
+    proposed: Policy
+    unmatched: int
+
+
+def fit(
+    records: Sequence[ScoredRecord],
+    labels: Labels,
+    policy: Policy,
+    *,
+    today: str,
+    target: float = 0.1,
+    share: float = 1.0,
+    min_reward: float = 0.5,
+    outcome_confidence: bool = False,
+    words: bool = False,
+) -> Fit:
+    """Fit learned values to labels, domain by domain, and propose what they support.
+
+    ``today``: the date of the fit, for the policy's record. ``target``: the share of a domain's traces that
+    should pass at most. ``share``: that of the learned value in the score. ``outcome_confidence``: whether to
+    fit outcome confidence as well, which may be the label itself. ``words``: whether to fit words, too.
+
+    Raises:
+        InputError: no label matches a trace, all matching labels are equal, or counts or words are unknown.
+    """
+    labelled = matched(records, with_rest(records, labels, min_reward), min_reward)
+    domains = {
+        name: _fit_domain(name, part, policy, today, target, share, hold=not outcome_confidence, words=words)
+        for name, part in labelled.by_domain(policy).items()
+    }
+    supported = {name: domain for name, domain in domains.items() if domain.outcome == "supported"}
+    changes = {name: {"learned": domain.learned, "share": target} for name, domain in supported.items()}
+    proposed = with_changes(policy, changes)
+    tuned = {
+        name: domain for name, domain in tune(records, proposed, target).domains.items() if name in supported
+    }
+    domains |= {name: replace(domains[name], effect=effect(tuning)) for name, tuning in tuned.items()}
+    return Fit(policy.digest, target, domains, proposed, len(labels.keys() - labelled.labels.keys()))
+
+
+def _fit_domain(
+    name: str,
+    labelled: LabelledTraces,
+    policy: Policy,
+    today: str,
+    target: float,
+    share: float,
+    *,
+    hold: bool,
+    words: bool,
+) -> DomainFit:
+    checked = labelled.checked
+    judged = labelled.only(checked) or labelled
+    result = DomainFit(
+        domain=name,
+        **judged.counts,
+        held=hold,
+        judges=int((~checked).sum()),
+        rest=sum(trace.label.source == NO_LABEL for trace in judged.traces),
+    )
+    if not judged.has(MIN_SUPPORT, MIN_SUPPORT):
+        return result
+    values = logistic.values_of([trace.record for trace in labelled.traces])
+    constant = OUTCOME_DIMENSION if hold else None
+    if constant:
+        del values[constant]
+    folds, kept = logistic.folds_of(labelled.groups), judged.kept
+    odds = logistic.out_of_fold(values, labelled.kept, folds)
+    learned = logistic.learn(values, labelled.kept, share)
+    words_added, trace_words = fit_words(labelled, judged, checked, values, folds) if words else (None, None)
+    if trace_words is not None:
+        odds = odds + word_fit.out_of_fold(trace_words.columns, labelled.kept, folds)
+        learned = word_fit.with_words(learned, trace_words, labelled.kept, labelled.groups)
+    learned, probabilities = logistic.calibrated(learned, odds[checked], kept)
+    changed = with_changes(policy, {name: {"learned": learned}})
+    orders = {
+        "in force": held_scores(judged, policy, constant),
+        "fitted": held_scores(judged, changed, constant, probabilities),
+        "length alone": length_odds(values, labelled.kept, folds)[checked],
+    }
+    agents = [trace.record.agent_id or "" for trace in labelled.traces]
+    if len({*agents}) > 1:
+        orders["agent alone"] = logistic.rates_out_of_fold(agents, labelled.kept, folds)[checked]
+    new_agents = _new_agents(labelled, values, trace_words, agents, checked, judged.groups)
+    columns = scaled(values)
+    if trace_words is not None:
+        columns = np.hstack([columns, trace_words.beside_facts])
+    told = surprise(columns, labelled.kept, labelled.groups, checked)
+    folds, values = folds[checked], {term: column[checked] for term, column in values.items()}
+    gains = _appraise(judged, orders, folds, target)
+    seen = judged.fitted_to(policy)
+    if seen.any():
+        gains = _since(judged, orders, folds, target, gains, ~seen)
+    alone = zip(values, estimates(kept, [*values.values()], judged.groups), strict=True)
+    missing = _missing(bool(np.ptp(probabilities) > 0), gains, told >= level(result.grouped))
+    origin = _origin(labelled, today, agents, gains.appraisals["fitted"], new_agents)
+    return replace(
+        result,
+        since=int((~seen).sum()) if seen.any() else None,
+        outcome="not supported" if missing else "supported",
+        missing=missing,
+        learned=learned.model_copy(update={"fitted": origin}),
+        appraisals=gains.appraisals,
+        surprise=told,
+        difference=gains.auc,
+        length=against_length(
+            orders["fitted"], orders["length alone"], values["steps"], kept, judged.groups, folds
+        ),
+        best_difference=gains.best,
+        new_agents=new_agents,
+        leaks={term: area for term, area in alone if leaks_label(area.value)},
+        stated=outcomes_in_text(judged),
+        words=words_added,
+        reliability=_reliability(probabilities, kept),
+    )
+
+
+class _Gains(NamedTuple):
+    """Appraisals by name, and the gains of the second order over the first.
+
+    Attributes:
+        auc: the gain in AUC.
+        low: the gain in AUC that the share :data:`MIN_SHARE_OF_GAINS` of the resamples exceeds.
+        best: the gain among the best traces.
+    """
+
+    appraisals: dict[str, Appraisal]
+    auc: Estimate | None
+    low: float
+    best: Estimate | None
+
+
+def _since(
+    judged: LabelledTraces, orders: dict[str, Array], folds: Array, target: float, gains: _Gains, fresh: Array
+) -> _Gains:
+    """Return gains over the policy in force that are computed on traces that it was not fitted to, if any.
+
+    On the others, its figures flatter, and no policy would surely be better.
+    """
+    since = judged.only(fresh)
+    if since is None or not since.has(1, 1):
+        others = {name: appraisal for name, appraisal in gains.appraisals.items() if name != "in force"}
+        return _Gains(others, None, 0.0, None)
+    pair = {name: orders[name][fresh] for name in ("in force", "fitted")}
+    appraised = _appraise(since, pair, folds[fresh], target)
+    return appraised._replace(appraisals=gains.appraisals | {"in force": appraised.appraisals["in force"]})
+
+
+def _appraise(labelled: LabelledTraces, orders: dict[str, Array], folds: Array, target: float) -> _Gains:
+    """Judge orders of the traces, of which the first two are the policy in force and the fitted one."""
+    kept, groups, columns = labelled.kept, labelled.groups, [*orders.values()]
+    aucs, drawn = areas(kept, columns, groups, folds)
+    within: Sequence[Estimate | None] = [None] * len(orders)
+    if groups.max() + 1 < len(groups):
+        within = [known(estimate) for estimate in estimates(kept, columns, groups, groups)]
+    passes = np.array([_best(order, folds, target) for order in columns])
+    parts = zip(map(percentiles, aucs, drawn), within, precisions(passes, kept, groups), strict=True)
+    appraisals = {name: Appraisal(*part) for name, part in zip(orders, parts, strict=True)}
+    (force, fitted), (force_drawn, fitted_drawn) = ratios(passes[:2] & kept, passes[:2], groups)
+    best = percentiles(fitted - force, fitted_drawn - force_drawn)
+    gains = drawn[1] - drawn[0]
+    low = np.nanquantile(gains, 1 - MIN_SHARE_OF_GAINS) if np.isfinite(gains).any() else 0.0
+    return _Gains(appraisals, known(percentiles(aucs[1] - aucs[0], gains)), float(low), known(best))
+
+
+def _best(order: Array, folds: Array, target: float) -> Array:
+    """Return whether each trace is among the best target share of its fold."""
+    passes = np.zeros(len(order), bool)
+    for fold in np.unique(folds):
+        at = folds == fold
+        best = lowest_within(order[at], target)
+        passes[at] = order[at] >= (np.inf if best is None else best[0])
+    return passes
+
+
+def _missing(rises: bool, gains: _Gains, is_above_chance: bool) -> list[str]:
+    """Return what the labels do not show, and would have to."""
+    best = gains.best
+    shown = {
+        "an AUC that is surely above chance": is_above_chance,
+        "labels that the policy in force was not fitted to": gains.auc is not None,
+        f"a gain above 0 in {MIN_SHARE_OF_GAINS:.0%} of the resamples": gains.auc is None or gains.low > 0,
+        "best traces as good as those under the policy in force": best is None or best.value >= 0,
+        "probabilities that rise with the fitted value": rises,
+    }
+    return [name for name, is_shown in shown.items() if not is_shown]
+
+
+def _new_agents(
+    labelled: LabelledTraces,
+    values: dict[str, Array],
+    words: TraceWords | None,
+    agents: Sequence[str],
+    checked: Array,
+    groups: Array,
+) -> Estimate | None:
+    """Return the AUC, within each agent, of a value that was fitted to the others.
+
+    ``checked``: the labels that it is judged by. ``groups``: those of these labels.
+    """
+    _, index = np.unique(agents, return_inverse=True)
+    if index.max() == 0:
+        return None
+    odds = logistic.out_of_fold(values, labelled.kept, index)
+    if words is not None:
+        odds = odds + word_fit.out_of_fold(words.columns, labelled.kept, index)
+    at = np.flatnonzero(checked)
+    (estimate,) = estimates(
+        labelled.kept[at], [odds[at]], np.unique(labelled.groups[at], return_inverse=True)[1], index[at]
+    )
+    return known(estimate)
+
+
+def _origin(
+    labelled: LabelledTraces,
+    today: str,
+    agents: Sequence[str],
+    fitted: Appraisal,
+    new_agents: Estimate | None,
+) -> FitOrigin:
+    sources = Counter(trace.label.source or "no source" for trace in labelled.traces)
+    frequent = [
+        agent[:MAX_NAME_CHARACTERS] for agent, _ in Counter(filter(None, agents)).most_common(MAX_AGENTS)
+    ]
+    value, low, high = (round(figure, 3) for figure in fitted.auc)
+    return FitOrigin(
+        on=today,
+        labels={name[:MAX_NAME_CHARACTERS]: number for name, number in sources.most_common(MAX_AGENTS)},
+        **{name: labelled.counts[name] for name in ("traces", "kept", "groups")},
+        agents=tuple(frequent),
+        auc=(value, low, high),
+        within_groups=fitted.within and round(fitted.within.value, 3),
+        new_agents=new_agents and round(new_agents.value, 3),
+        ids=recorded([trace.record for trace in labelled.traces]),
+    )
+
+
+def _reliability(probabilities: Array, kept: Array) -> list[tuple[float, float]]:
+    parts = np.array_split(np.argsort(probabilities, kind="stable"), min(10, len(kept) // 10))
+    return [(float(probabilities[at].mean()), float(kept[at].mean())) for at in parts if len(at)]

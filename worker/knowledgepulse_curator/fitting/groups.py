@@ -1,0 +1,101 @@
+"""The groups of labelled traces that are not independent, such as the runs of one task.
+
+If one run of a task is among the traces that a value was fitted to and another run is among those that it is
+tested on, labels that depend on the task alone look as if they depended on the run. Labels seldom name their
+groups, so these are found, in this order:
+
+1. The group that a label gives.
+2. Equal objectives, but for white space: the runs of a task usually have the same.
+3. Similar words: traces whose objective no other has are clustered by the words of their shortened texts, by
+   average linkage at the cosine similarity :data:`MIN_SIMILARITY`.
+4. Any other trace is a group of its own.
+
+Too large a group costs only certainty; a task in two groups makes a figure too good. Therefore
+:data:`MIN_SIMILARITY` is low. ``tests/policies/README.md`` tells how it was chosen and how well it works.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knowledgepulse_curator.labels.labels import Label
+from knowledgepulse_worker.embedding.lexical import LexicalEmbedder
+from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.scoring import PART_SEPARATOR, Content, ScoredRecord
+
+with extra("policy"):
+    from scipy.cluster.hierarchy import fcluster, linkage
+
+MIN_SIMILARITY = 0.6
+"""The mean cosine similarity from which traces are taken for runs of one task."""
+
+MAX_CLUSTER_SHARE, MAX_CLUSTER_TRACES = 0.15, 10
+"""If more than this share of the traces and more than this number are in one cluster, their words do not tell
+tasks apart, and clusters are not used."""
+
+MAX_CLUSTERED = 4_000
+"""With more traces, clusters are not used, since they take memory by the square of this number."""
+
+GroupOrigin = Literal["given", "equal objective", "similar words", "alone"]
+"""How the group of a trace was found."""
+
+GROUP_ORIGINS: tuple[GroupOrigin, ...] = get_args(GroupOrigin)
+
+
+def groups_of(records: Sequence[ScoredRecord], labels: Sequence[Label]) -> list[tuple[str, GroupOrigin]]:
+    """Return the group of each labelled trace, and how it was found."""
+    groups = [*_named(records, labels)]
+    sizes = Counter(name for name, _ in groups)
+    single = [at for at, (name, origin) in enumerate(groups) if origin != "given" and sizes[name] == 1]
+    for at in single:
+        groups[at] = groups[at][0], "alone"
+    contents = {at: content for at in single if (content := records[at].content) is not None}
+    for number, members in enumerate(_clusters([*contents], [*contents.values()])):
+        for at in members:
+            groups[at] = f"words {number}", "similar words"
+    return groups
+
+
+def _named(records: Sequence[ScoredRecord], labels: Sequence[Label]) -> Iterator[tuple[str, GroupOrigin]]:
+    """Yield the given group of each trace, or else that of its objective.
+
+    Traces without a given group belong to that of another trace with their objective, and so do traces with
+    the same label, which may name a run of several traces.
+    """
+    of_task: dict[str, str] = {}
+    for record, label in zip(records, labels, strict=True):
+        if label.group is not None and record.task is not None:
+            of_task.setdefault(record.task, f"given {label.group}")
+    for record, label in zip(records, labels, strict=True):
+        if label.group is not None:
+            yield f"given {label.group}", "given"
+        elif record.task is not None:
+            yield of_task.get(record.task, f"task {record.task}"), "equal objective"
+        else:
+            yield f"label {label.id}", "equal objective"
+
+
+def _clusters(numbers: Sequence[int], contents: Sequence[Content]) -> Iterator[list[int]]:
+    """Yield the numbers of the texts in each cluster of several."""
+    if not 2 <= len(contents) <= MAX_CLUSTERED:
+        return
+    vectors = LexicalEmbedder().embed([_text(content) for content in contents]).vectors
+    distances: NDArray[Any] = 1 - np.clip(vectors @ vectors.T, -1, 1)
+    above = distances[np.triu_indices(len(contents), 1)]
+    clusters = fcluster(linkage(above, "average"), 1 - MIN_SIMILARITY, "distance")
+    if np.bincount(clusters).max() > max(MAX_CLUSTER_TRACES, MAX_CLUSTER_SHARE * len(contents)):
+        return
+    members: defaultdict[int, list[int]] = defaultdict(list)
+    for number, cluster in zip(numbers, clusters.tolist(), strict=True):
+        members[cluster].append(number)
+    yield from (group for group in members.values() if len(group) > 1)
+
+
+def _text(content: Content) -> str:
+    """Return the texts in which runs of one task are alike; results differ most."""
+    return PART_SEPARATOR.join((content.objective, " ".join(content.steps)))

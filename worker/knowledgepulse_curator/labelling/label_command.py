@@ -1,0 +1,124 @@
+"""The command ``kp-worker policy label``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import click
+
+from knowledgepulse_curator.labels.labelled_inputs import (
+    LabelledInputs,
+    labelled_source_options,
+    labels_to_use,
+)
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.tools.policies.command_inputs import policy_option
+from knowledgepulse_worker.tools.terminal.arguments import EXISTING, NewFile
+from knowledgepulse_worker.tools.terminal.console import errors
+
+
+def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) -> str | None:
+    if name is None:
+        return None
+    if not name.strip() or not name.isprintable():  # a lone surrogate, of bytes that are no text, is neither
+        raise click.BadParameter("a name has at least one character, and only printable ones")
+    from knowledgepulse_curator.labels.labels import JUDGE_PREFIX  # noqa: PLC0415 - keeps `--help` fast
+
+    if name.startswith(JUDGE_PREFIX):
+        raise click.BadParameter(f"names that begin with {JUDGE_PREFIX} are those of models")
+    return name.strip()
+
+
+@click.command()
+@labelled_source_options
+@policy_option
+@click.option("--output", type=NewFile(), required=True, help="File of labels to add to.")
+@click.option("--by", callback=_labeller, help="Who labels: the `source` of the labels.")
+@click.option("--count", type=click.IntRange(1, 10_000), default=100, help="Maximum number of traces.")
+@click.option("--port", type=click.IntRange(1, 65_535), default=6068, help="Port on 127.0.0.1.")
+@click.option("--judge", "url", help="Send the traces to the model at this OpenAI-compatible URL instead.")
+@click.option("--model", help="The model's name.")
+@click.option(
+    "--rubric",
+    type=EXISTING,
+    help="File that says what makes a run worth keeping, for the page or for the model.",
+)
+@click.option(
+    "--times",
+    type=click.IntRange(1, 100),
+    default=1,
+    help="How often the model is asked about each trace; the label's `reward` is the share of its answers "
+    "that keep it.",
+)
+@click.option("--per-minute", type=click.IntRange(1, 10_000), default=60, help="Limit of requests.")
+def label(
+    given: LabelledInputs,
+    output: Path,
+    by: str | None,
+    count: int,
+    port: int,
+    url: str | None,
+    model: str | None,
+    rubric: Path | None,
+    times: int,
+    per_minute: int,
+) -> None:
+    """Label traces in a browser, one at a time, until Ctrl-C.
+
+    Reads traces from `contribute` and `rejected`, or from FILES, and shows a random sample of those that have
+    no label in --labels, of all domains in turns. Nothing leaves the machine: the page is served on
+    127.0.0.1, at an address that only this command prints. Each label is on disk before the next trace; the
+    same command continues after the last one. Two people who label the same traces give different names and
+    files.
+
+    With --judge, --model and --rubric, a model labels in your place: the traces are sent to it, with the key
+    in OPENAI_API_KEY, after the command has printed about how many tokens that takes. Its labels' source
+    begins with `judge:`. Where there are people's labels, too, `evaluate` uses only these, and `fit` fits to
+    both and judges by these.
+    """
+    asks_model = url is not None or model is not None
+    if (by is None) != asks_model or (asks_model and None in (url, model, rubric)):
+        raise click.UsageError("give either --by, or all of --judge, --model and --rubric")
+    from knowledgepulse_curator.labelling.judge import Judge, judge_traces  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_curator.labelling.label_server import serving_labels  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_curator.labelling.label_session import LabelSession, open_labels  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_curator.labelling.traces_to_label import traces_to_label  # noqa: PLC0415 - keeps `--help` fast
+
+    given.require_other(output)
+    policy, labels = given.policy, labels_to_use(given.all_labels(required=False))
+    with open_labels(output) as file:
+        if file.removed:
+            errors.print(f"removed a half-written line of {output}: {file.removed}", markup=False)
+        queue = traces_to_label(given, labels, policy, count)
+        if by is not None:
+            texts = {"rubric": _text_of(rubric) if rubric else "", "next": _evaluation(given, output)}
+            asyncio.run(_serve(serving_labels(LabelSession(queue, file, by), policy, texts, port)))
+        elif url is not None and model is not None and rubric is not None:
+            asked = Judge(url, model, _text_of(rubric), per_minute, times, os.environ.get("OPENAI_API_KEY"))
+            click.echo(asyncio.run(judge_traces(LabelSession(queue, file, asked.source), asked)))
+
+
+def _evaluation(given: LabelledInputs, output: Path) -> str:
+    """Return the command that evaluates the score against all labels of the traces."""
+    words = ["kp-worker", "policy", "evaluate", *map(str, given.files)]
+    options = [("--config", given.config), ("--embedder", given.embedder), ("--policy", given.policy_file)]
+    options += [("--labels", path) for path in (*given.label_files, output)]
+    options.append(("--labels-topic", given.labels_topic))
+    return shlex.join(words + [str(word) for option in options if option[1] for word in option])
+
+
+def _text_of(rubric: Path) -> str:
+    try:
+        return rubric.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{rubric}: cannot be read: {error}") from None
+
+
+async def _serve(serving: AbstractAsyncContextManager[str]) -> None:
+    async with serving as address:
+        click.echo(f"label at {address}")
+        await asyncio.Event().wait()

@@ -1,0 +1,164 @@
+"""The traces to label, and the text that the page shows of a trace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from hashlib import blake2b
+from itertools import chain, islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from knowledgepulse_curator.labelling.label_session import ToLabel
+from knowledgepulse_curator.labels.labels import Labels, label_of
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.decode_content import texts_of
+from knowledgepulse_worker.scoring import (
+    Content,
+    ScoredRecord,
+    StepText,
+    explain_score,
+    override_effects,
+    scores_under,
+    similarity_text,
+)
+from knowledgepulse_worker.tools.policies.command_inputs import Inputs
+from knowledgepulse_worker.tools.policies.scored_files import is_raw
+from knowledgepulse_worker.tools.terminal.lines import located_lines
+
+TraceName = tuple[str, str]
+"""Source and id: offsets start over when a raw topic is recreated."""
+
+
+def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -> list[ToLabel]:
+    """Return a sample of the traces without a label; only these are held in memory.
+
+    The sample depends only on the arguments, so two labellers get the same sample, and so does a labeller who
+    continues.
+
+    ``labels``: the labels of traces that nobody needs to label again.
+    """
+    records = [*_scored_again(given.records(), policy)]
+    sample = sample_to_label(records, labels, policy, count)
+    runs = defaultdict[str | None, dict[str, None]](dict)  # the ids of each task, once each
+    for record in records:
+        runs[record.task][record.id] = None
+    wanted = {(record.source, record.id) for record in sample}
+    if given.files:
+        values = _values_of_files(given.files, {location for location, _ in wanted})
+        by_name = {(location, name): values[location] for location, name in wanted if location in values}
+    else:
+        by_name = asyncio.run(_values_of_topics(given, wanted))
+    traces = [
+        ToLabel(
+            record,
+            by_name.get((record.source, record.id)),
+            tuple(name for name in runs[record.task] if name != record.id) if record.task else (),
+        )
+        for record in sample
+    ]
+    for trace in traces:
+        if trace.value is None and trace.record.content is None:
+            raise InputError(
+                f"{trace.record.source}: has no steps to judge, only a score; give the raw traces"
+            )
+    return traces
+
+
+def _scored_again(records: Sequence[ScoredRecord], policy: Policy) -> Iterator[ScoredRecord]:
+    for record, score in zip(records, scores_under(records, policy), strict=True):
+        yield replace(record, score=score, policy=policy.digest)
+
+
+def sample_to_label(
+    records: Iterable[ScoredRecord], labels: Labels, policy: Policy, count: int
+) -> list[ScoredRecord]:
+    """Return a random sample of the traces without a label; domains take turns.
+
+    A trace's place depends on its id alone, so more traces add to the sample and do not shuffle it.
+    """
+    waiting: defaultdict[str, list[ScoredRecord]] = defaultdict(list)
+    for record in {record.id: record for record in records}.values():
+        if label_of(record, labels) is None:
+            waiting[policy.profile(record.task_domain).domain].append(record)
+    drawn = [sorted(waiting[name], key=_place) for name in sorted(waiting)]
+    in_turns = (trace for trace in chain.from_iterable(zip_longest(*drawn)) if trace is not None)
+    return list(islice(in_turns, count))
+
+
+def _place(record: ScoredRecord) -> bytes:
+    return blake2b(record.id.encode("utf-8", "replace"), digest_size=8).digest()
+
+
+def _values_of_files(paths: Iterable[Path], wanted: Collection[str]) -> dict[str, bytes]:
+    """Return the raw traces among the wanted lines; output of `kp-worker score` has no steps of its own."""
+    lines = (located for path in paths for located in located_lines(path))
+    return {location: line for location, line in lines if location in wanted and is_raw(location, line)}
+
+
+async def _values_of_topics(given: Inputs, wanted: Collection[TraceName]) -> dict[TraceName, bytes]:
+    from knowledgepulse_worker.tools.policies.scored_topics import open_scored_topics  # noqa: PLC0415 - files need no Kafka
+
+    async with open_scored_topics(given.settings) as topics:
+        return {
+            name: record.value or b""
+            async for record, scored in topics.read(given.period)
+            if (name := (scored.source, scored.id)) in wanted
+        }
+
+
+def text_view(value: bytes | None, content: Content | None) -> dict[str, Any]:
+    """Return the objective, the steps and the result of a trace, or of its shortened content without it."""
+    objective, steps, result = "", list[StepText](), ""
+    if value is not None:
+        objective, steps, result, _ = texts_of(value)
+    elif content is not None:
+        objective, result = content.objective, content.result
+        cut = (step.partition(":") for step in content.steps)
+        steps = [StepText(kind, "", said.strip(), "", "") for kind, _, said in cut]
+    return {"objective": objective, "steps": [_step(step) for step in steps], "result": result}
+
+
+def _step(step: StepText) -> dict[str, Any]:
+    shown = {name: getattr(step, name) for name in ("type", "tool", "content", "output")}
+    return {**shown, "arguments": _arguments(step.input.encode())}
+
+
+def _arguments(text: bytes) -> list[tuple[str, str]]:
+    """Return the names and values of a call's input; JSON that is not an object has no name."""
+    if text in (b"", b"null"):
+        return []
+    if not text.startswith(b"{"):
+        return [("", _readable(text))]
+    members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    return [(name, _readable(bytes(value))) for name, value in members.items()]
+
+
+def _readable(text: bytes) -> str:
+    """Return a string as its text, and other JSON indented, with its numbers and escapes unchanged."""
+    if text.startswith(b'"'):
+        return msgspec.json.decode(text, type=str)
+    return msgspec.json.format(text, indent=2).decode()
+
+
+def score_view(record: ScoredRecord, policy: Policy) -> dict[str, Any]:
+    """Return a trace's score under a policy, with its explanation.
+
+    ``record``: the trace, with its score under this policy.
+    """
+    score, explanation = record.score, explain_score(record, policy)
+    return {
+        **score.as_dict(),
+        "decision": score.decision,
+        "policy": policy.digest,
+        "success": record.success,
+        "confidence": record.confidence,
+        "similarity": similarity_text(score),
+        "effects": override_effects(score),
+        "why": explanation and asdict(explanation),
+    }
