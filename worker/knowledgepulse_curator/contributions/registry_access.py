@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from knowledgepulse_curator.contributions.registry_client import RegistryClient
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.settings import RegistrySettings
 from knowledgepulse_worker.tools.common.retries import NoAnswerError
-from knowledgepulse_curator.contributions.registry_client import RegistryClient
 
 
 async def require_access(registry: RegistrySettings) -> None:

@@ -11,13 +11,13 @@ import pytest
 from aiohttp import web
 from pydantic import SecretStr
 
+from knowledgepulse_curator.contributions.knowledge_unit import KnowledgeUnit, unit_of
+from knowledgepulse_curator.contributions.registry_access import require_access
+from knowledgepulse_curator.contributions.registry_client import RegistryAnswer, RegistryClient
 from knowledgepulse_worker.errors import AccessError, InputError, SettingsError
 from knowledgepulse_worker.settings import RegistrySettings
 from knowledgepulse_worker.tools.common.retries import NoAnswerError
 from knowledgepulse_worker.tools.common.scored_records import read_scored_record
-from knowledgepulse_curator.contributions.knowledge_unit import KnowledgeUnit, unit_of
-from knowledgepulse_curator.contributions.registry_access import require_access
-from knowledgepulse_curator.contributions.registry_client import RegistryAnswer, RegistryClient
 from knowledgepulse_worker.tools.demo.processes import free_ports
 from support.registry import Registry, register, serving
 
