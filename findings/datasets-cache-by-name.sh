@@ -3,7 +3,7 @@
 # Seen: its cache knows a folder by its name and the metadata of its card. After another file was added, and for another folder of
 #   the same name, it returns the rows of the first call, without a warning. A version in the card that changes gives the rows.
 # Versions: datasets 5.2.0, 2026-11-28
-# So: the cards of an export have a version from the hash of the manifest (knowledgepulse_worker/tools/export/dataset_card.py).
+# So: the cards of an export have a version from the hash of the manifest (worker/knowledgepulse_curator/export/dataset_card.py).
 set -euo pipefail
 source "$(dirname "$0")/support/install.sh"
 packages datasets==5.2.0

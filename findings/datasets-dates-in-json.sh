@@ -3,7 +3,7 @@
 # Seen: where all texts of a member look like dates or times, it returns objects of datetime, without their zone, also deep inside.
 #   With the type `json` for the outermost member, named in the folder's card, each text is as it was.
 # Versions: datasets 5.2.0, 2026-11-28
-# So: the cards of messages and trajectories name the types of all members (knowledgepulse_worker/tools/export/dataset_card.py).
+# So: the cards of messages and trajectories name the types of all members (worker/knowledgepulse_curator/export/dataset_card.py).
 set -euo pipefail
 source "$(dirname "$0")/support/install.sh"
 packages datasets==5.2.0

@@ -24,7 +24,6 @@ from knowledgepulse_worker.terminal.lazy_command import imported
 from knowledgepulse_worker.terminal.printable import printable_lines
 from knowledgepulse_worker.tools.backends import backend_access
 from knowledgepulse_worker.tools.backends.backend_options import backend_options, to_option
-from knowledgepulse_worker.tools.common.redaction_trial import try_redaction
 
 
 @click.command()
@@ -93,6 +92,8 @@ def _model(settings: Settings) -> None:
 def _redaction(settings: Settings) -> None:
     function, timeout = settings.redaction.function, settings.redaction.timeout
     if function is not None:
+        from knowledgepulse_worker.tools.common.redaction_trial import try_redaction  # noqa: PLC0415 - takes an extra
+
         asyncio.run(try_redaction(function, timeout))
     _say("redaction", "none" if function is None else f"{function} returns a trace")
 
