@@ -44,6 +44,17 @@ test-fast: $(VENV)/.test ## run the fast tests, which need no broker, no model a
 	@tests/tools.sh prometheus curl
 	$(PYTEST) --numprocesses logical -m 'not integration and not model and not browser and not slow and not reference'
 
+# What only the converters, the curator and the documents need.
+BESIDES_WORKER := tests/documents tests/browser/test_labelling_page.py tests/browser/test_site.py \
+	tests/integration/test_contributions.py tests/integration/test_examples.py tests/integration/test_export.py \
+	tests/unit/knowledgepulse_convert tests/unit/knowledgepulse_curator tests/unit/test_documents.py tests/unit/test_patterns.py \
+	tests/unit/test_producers.py tests/unit/test_site.py
+
+.PHONY: test-worker
+test-worker: tools $(VENV)/.test ## run the tests of the worker and its commands, without the converters', the curator's and the documents'
+	JDK_JAVA_OPTIONS='-XX:+UseSerialGC -XX:TieredStopAtLevel=1' PYTHONPATH=tests \
+		$(BIN)/python -m support.one_broker $(PYTEST) -m 'not reference' $(BESIDES_WORKER:%=--ignore %)
+
 .PHONY: test-unit
 test-unit: $(VENV)/.test ## run the tests that need no programs either: a first check of a change
 	$(PYTEST) -m 'not integration and not model and not reference' --ignore tests/unit/deploy tests/unit
