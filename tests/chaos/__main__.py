@@ -20,16 +20,12 @@ from chaos import results
 from chaos.assembly import ASSEMBLE, assemble
 from chaos.brokers import running_brokers
 from chaos.clock import Clock
-from chaos.dataset import DATASET, export
-from chaos.overload import gap
 from chaos.play import judge, play
 from chaos.results import Outcome
 from chaos.rows import ROWS
 
 OTHERS = {
     "assemble": (ASSEMBLE, assemble),
-    "export": (DATASET, export),
-    "gap": ("50 million offsets without a committed record", gap),
 }
 """What also needs brokers, but is no row."""
 

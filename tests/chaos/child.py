@@ -6,15 +6,12 @@ import asyncio
 import logging
 import os
 import signal
-import time
-from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import Any
 
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import KafkaConnectionError
-from aiokafka.protocol.group import HeartbeatRequest
 
 import knowledgepulse_worker.lane.partition_ledger
 import knowledgepulse_worker.process.heartbeat
@@ -22,9 +19,6 @@ import knowledgepulse_worker.stream.reload
 import knowledgepulse_worker.stream.worker
 from chaos.embedder import NoisyEmbedder
 from chaos.process import (
-    BLOCK_LOOP,
-    CUT_HEARTBEAT,
-    FAIL_CLIENT,
     HELD,
     HOLD,
     HOLD_START,
@@ -34,7 +28,6 @@ from chaos.process import (
     UNMUTE,
     WITHOUT,
 )
-from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.producer import TransactionalProducer
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.lane.ledger import LedgerContent
@@ -49,9 +42,6 @@ def install_faults() -> None:
     TransactionalProducer.send_group_offsets = _send_group_offsets_unless_held  # type: ignore[method-assign, assignment]
     if HOLD_START in os.environ:
         TransactionalProducer.start = _start_unless_held  # type: ignore[method-assign]
-    signal.signal(BLOCK_LOOP, _block_loop)
-    signal.signal(CUT_HEARTBEAT, _cut_heartbeat)
-    signal.signal(FAIL_CLIENT, _fail_client)
     for number in (MUTE, UNMUTE):
         signal.signal(number, _mute)
     for number in (*HOLD.values(), RELEASE):
@@ -66,18 +56,7 @@ def _without_ledger() -> None:
     knowledgepulse_worker.lane.partition_ledger.valid_content = lambda *_, **__: content  # type: ignore[assignment]
 
 
-def _without_membership() -> None:
-    """Commit positions like a client outside the group, which the coordinator does not check."""
-
-    async def send_without_member(
-        producer: TransactionalProducer, offsets: Mapping[Any, Any], group: GroupMetadata
-    ) -> None:
-        await _send_group_offsets(producer, offsets, GroupMetadata(group.group))
-
-    TransactionalProducer.send_group_offsets = send_without_member  # type: ignore[method-assign, assignment]
-
-
-MECHANISMS = {"ledger": _without_ledger, "membership": _without_membership}
+MECHANISMS = {"ledger": _without_ledger}
 
 
 def _load_noisy(settings: EmbeddingSettings, cache: CacheSettings, parallel: int) -> Embedder | None:
@@ -85,13 +64,7 @@ def _load_noisy(settings: EmbeddingSettings, cache: CacheSettings, parallel: int
     return None if embedder is None else NoisyEmbedder(embedder, Path(os.environ[ORDERS]))
 
 
-def _block_loop(number: int, frame: FrameType | None) -> None:
-    time.sleep(60)
-
-
 async def _send_unless_muted(coordinator: GroupCoordinator, request: Any) -> Any:
-    if _defective and isinstance(request, HeartbeatRequest):
-        raise RuntimeError("a defect")
     if _muted:
         coordinator.coordinator_dead()
         raise KafkaConnectionError("muted")
@@ -101,11 +74,6 @@ async def _send_unless_muted(coordinator: GroupCoordinator, request: Any) -> Any
 def _mute(number: int, frame: FrameType | None) -> None:
     global _muted  # noqa: PLW0603 - signal handlers have no other place for state
     _muted = number == MUTE
-
-
-def _fail_client(number: int, frame: FrameType | None) -> None:
-    global _defective  # noqa: PLW0603 - as above
-    _defective = True
 
 
 async def _start_unless_held(producer: TransactionalProducer) -> None:
@@ -132,13 +100,9 @@ def _hold(number: int, frame: FrameType | None) -> None:
     _held = next((place for place, signal in HOLD.items() if signal == number), None)
 
 
-def _cut_heartbeat(number: int, frame: FrameType | None) -> None:
-    knowledgepulse_worker.process.heartbeat.os = SimpleNamespace(write=lambda descriptor, beat: len(beat))  # type: ignore[assignment]
-
-
 _load_embedder = knowledgepulse_worker.stream.warm_embedder.load_embedder
 _send_request = GroupCoordinator._send_req
 _start_producer = TransactionalProducer.start
 _send_group_offsets = TransactionalProducer.send_group_offsets
-_muted = _defective = False
+_muted = False
 _held: str | None = None

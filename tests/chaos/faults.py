@@ -11,23 +11,17 @@ import random
 import signal
 import time
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
-from typing import Any
 
 import aiohttp
-from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import RecordsToDelete
-from aiokafka.errors import KafkaError
+from aiokafka import AIOKafkaProducer
 
 from chaos import hostile
 from chaos.brokers import Node
-from chaos.embedder import Order
-from chaos.process import BLOCK_LOOP, CUT_HEARTBEAT, FAIL_CLIENT, MUTE, UNMUTE
-from chaos.trial import LIMIT, PARTITIONS, RING, Trial
-from chaos.witness import Identity
+from chaos.trial import PARTITIONS, Trial
 from knowledgepulse_worker.http.probes import LIVE, READY
 from knowledgepulse_worker.policy import (
     BUCKETS,
@@ -42,9 +36,6 @@ from knowledgepulse_worker.policy import (
 )
 from support import batches
 from support.streams import Worker, admin_of
-
-_ONCE_MORE = 2 * RING
-"""Number of records after which a partition's ring has wrapped twice."""
 
 GROUP_COORDINATOR = "__consumer_offsets"
 TRANSACTION_COORDINATOR = "__transaction_state"
@@ -211,67 +202,6 @@ async def _in_sync(trial: Trial) -> None:
         await trial.until(all_copies, "a copy is not in sync")
 
 
-async def elect_uncleanly(trial: Trial, doses: Sequence[str]) -> None:
-    """Let a replica lead the raw topic that lacks scored records, with or without a running worker."""
-    for dose in doses:
-        leader, follower = await _leader_and_follower(trial)
-        async with trial.fault():
-            await follower.kill()
-            await trial.shared()  # by outputs of records that only the leader has
-            await trial.paused()
-            await trial.until(lambda: not trial.witness.missing, "a record has no output")
-            lost = trial.witness.ends()
-            if dose == "stopped":
-                await trial.fleet.stop(trial.fleet.workers[0])
-            await leader.kill()
-            await follower.start_again()
-            await _led_by(trial, follower)
-            await trial.witness.reread_raw()
-            trial.load.go_on()
-            if dose == "stopped":
-                await trial.until(
-                    lambda ends=lost: all(trial.witness.ends()[p] > ends[p] for p in ends),
-                    "the lost offsets are not all used again",
-                )
-                await trial.fleet.start()
-        await leader.start_again()
-        await _in_sync(trial)
-
-
-async def _raw_leaders(trial: Trial) -> set[int]:
-    """Return the nodes that lead the raw topic; none as long as the client asks a node that is down."""
-    async with admin_of(trial.brokers.direct) as admin:
-        try:
-            (topic,) = await admin.describe_topics([trial.stream.settings.topics.raw])
-        except KafkaError:
-            return set()
-    return {partition["leader"] for partition in topic["partitions"]}
-
-
-async def _leader_and_follower(trial: Trial) -> tuple[Node, Node]:
-    """Wait until one of the raw topic's nodes leads all partitions; return it and the other one."""
-    pair = trial.brokers.nodes[:2]
-    found: list[Node] = []
-
-    async def is_led_by_one() -> bool:
-        leaders = await _raw_leaders(trial)
-        found[:] = sorted(pair, key=lambda node: node.number not in leaders)
-        return len(leaders) == 1
-
-    await trial.until(is_led_by_one, "no node leads the whole raw topic")
-    leader, follower = found
-    return leader, follower
-
-
-async def _led_by(trial: Trial, node: Node) -> None:
-    """Wait until a node leads all partitions of the raw topic."""
-
-    async def leads() -> bool:
-        return await _raw_leaders(trial) == {node.number}
-
-    await trial.until(leads, f"node {node.number} does not lead the raw topic")
-
-
 async def network(trial: Trial, doses: Sequence[tuple[str, float]]) -> None:
     """Disturb the connections between workers and broker for a number of seconds."""
     assert trial.proxy is not None
@@ -303,87 +233,6 @@ async def jump(trial: Trial, doses: Sequence[tuple[str, int]]) -> None:
                 clock.jump(off)
 
 
-async def suspend(trial: Trial, doses: Sequence[str | None]) -> None:
-    """Suspend one of two workers until its successor has wrapped the ring twice, and then resume it.
-
-    The successor waits until the brokers have aborted a transaction that the worker had open.
-    """
-    for place in doses:
-        await trial.a_while()
-        victim = random.choice(trial.fleet.workers)
-        async with trial.fault(victim):
-            if place is not None:
-                await trial.fleet.hold(victim, place)
-            trial.fleet.suspend(victim)
-            trial.fleet.release(victim)  # takes effect when the worker is resumed
-            trial.orders.as_usual()
-            wrapped = {p: end + _ONCE_MORE for p, end in trial.witness.published().items()}
-            await trial.until(
-                lambda goal=wrapped: all(trial.witness.published()[p] >= goal[p] for p in goal),
-                "the successor has not wrapped the ring",
-            )
-            trial.fleet.wake(victim)
-
-
-async def mute(trial: Trial, doses: Sequence[Any]) -> None:
-    """Cut one of two workers off from the group coordinator only, until the other has taken over."""
-    for _ in doses:
-        await trial.a_while()
-        victim, successor = random.sample(trial.fleet.workers, 2)
-        async with trial.fault(victim):
-            trial.orders.block(seconds=LIMIT)
-            trial.fleet.signal_child(victim, MUTE)
-            await trial.until(
-                lambda heir=successor: _owns_all(trial, heir), "the successor has not got the partitions"
-            )
-            trial.orders.as_usual()  # both continue with their records
-        trial.fleet.signal_child(victim, UNMUTE)
-        await trial.shared()
-
-
-async def redact_slowly(trial: Trial, doses: Sequence[Any]) -> None:
-    """Let a worker join and the previous worker leave while traces wait for a slow redaction."""
-    for _ in doses:
-        await trial.a_while()
-        async with trial.fault():
-            await trial.fleet.start()
-            await trial.shared()
-        await trial.a_while()
-        async with trial.fault():
-            await trial.fleet.stop(trial.fleet.workers[0])
-
-
-async def _owns_all(trial: Trial, worker: Worker) -> bool:
-    return await trial.fleet.owned([worker]) == [PARTITIONS]
-
-
-async def child(trial: Trial, doses: Sequence[str]) -> None:
-    """Kill the child, block its event loop, stop its heartbeat, or fail its client; its parent must react."""
-    signals = {"kill": signal.SIGKILL, "block": BLOCK_LOOP, "silence": CUT_HEARTBEAT, "fail": FAIL_CLIENT}
-    (worker,) = trial.fleet.workers
-    for dose in doses:
-        async with trial.fault():
-            before = trial.fleet.children(worker)
-            trial.fleet.signal_child(worker, signals[dose])
-            await trial.until(
-                lambda gone=before: not set(gone) & set(trial.fleet.children(worker)),
-                "the child is still there",
-            )
-        await trial.shared()
-
-
-async def embedder(trial: Trial, doses: Sequence[str]) -> None:
-    """Make the embedder fail, slow or hang, none of which may cause dead letters."""
-    orders = {"fail": Order(mode="fail"), "slow": Order(seconds=0.2), "hang": Order(mode="hang")}
-    for dose in doses:
-        async with trial.fault():
-            trial.orders.give(orders[dose])
-            await asyncio.sleep(3)
-            trial.orders.as_usual()
-        await trial.shared()
-    assert not trial.witness.dead_letters, f"{len(trial.witness.dead_letters)} records became dead letters"
-
-
 async def disk(trial: Trial, doses: Sequence[str]) -> None:
     """Fill a broker's disk, which stops it, or the worker's, which continues until its child is killed."""
     (worker,) = trial.fleet.workers
@@ -402,58 +251,8 @@ async def disk(trial: Trial, doses: Sequence[str]) -> None:
                 trial.fleet.free_disk(worker)
 
 
-async def truncate(trial: Trial, doses: Sequence[str]) -> None:
-    """Delete all records of the raw topic, with or without a running worker."""
-    raw = trial.stream.settings.topics.raw
-    async with admin_of(trial.brokers.direct) as admin:
-        for dose in doses:
-            async with trial.fault():
-                trial.orders.block(seconds=2.0)
-                if dose == "stopped":
-                    await trial.fleet.kill(trial.fleet.workers[0])
-                await asyncio.sleep(1.0)
-                await trial.paused()
-                deleted = set(trial.witness.current)
-                committed = await trial.stream.committed() if dose == "stopped" else None
-                ends = {p: 1 + max(r.offset for r in deleted if r.partition == p) for p in range(PARTITIONS)}
-                await admin.delete_records(
-                    {TopicPartition(raw, p): RecordsToDelete(end) for p, end in ends.items()}
-                )
-                if dose == "stopped":
-                    await trial.fleet.start()
-                trial.load.go_on()
-            await _give_up(trial, deleted, committed)
-
-
-async def recreate(trial: Trial, doses: Sequence[str]) -> None:
-    """Delete and recreate the raw topic, with or without a running worker."""
-    for dose in doses:
-        async with trial.fault():
-            trial.orders.block(seconds=2.0)
-            if dose == "stopped":
-                await trial.fleet.kill(trial.fleet.workers[0])
-            await trial.paused()
-            deleted = set(trial.witness.current)
-            committed = await trial.stream.committed() if dose == "stopped" else None
-            await trial.stream.recreate_topic(trial.stream.settings.topics.raw, PARTITIONS)
-            await trial.witness.reread_raw()
-            if dose == "stopped":
-                await trial.fleet.start()
-            trial.load.go_on()
-        await _give_up(trial, deleted, committed)
-
-
 async def write_hostile(trial: Trial, doses: Sequence[hostile.Kind]) -> None:
     """Write hostile records into each partition, and kill one of two workers while it has them."""
-    await _write(trial, doses, range(PARTITIONS))
-
-
-async def write_deadly(trial: Trial, doses: Sequence[hostile.Kind]) -> None:
-    """Write deadly records into one partition, and kill the only worker while it is crashing on them."""
-    await _write(trial, doses, range(1))
-
-
-async def _write(trial: Trial, doses: Sequence[hostile.Kind], partitions: Sequence[int]) -> None:
     numbers = itertools.count(hostile.FIRST_NUMBER + 1, 10)  # each tenth trace of the load is malformed
     memory = 0
     async with AIOKafkaProducer(
@@ -463,7 +262,7 @@ async def _write(trial: Trial, doses: Sequence[hostile.Kind], partitions: Sequen
             await trial.a_while()
             victim = random.choice(trial.fleet.workers)
             async with trial.fault(victim):
-                for partition in partitions:
+                for partition in range(PARTITIONS):
                     for data, records in kind(lambda: trial.make(next(numbers))):
                         await batches.send(
                             producer,
@@ -478,27 +277,3 @@ async def _write(trial: Trial, doses: Sequence[hostile.Kind], partitions: Sequen
                 await trial.fleet.start()
             memory = max(memory, trial.fleet.peak_memory())
     trial.notes["most memory, MiB"] = memory // hostile.MiB
-
-
-async def _give_up(trial: Trial, deleted: set[Identity], committed: Mapping[int, int] | None) -> None:
-    """Wait for outputs of later records, and then give up the deleted records that were never read.
-
-    A running worker reads in order, so it must not lose the deleted records before its last output. A killed
-    worker need only have published the committed records: it publishes to several topics, so an output may
-    appear in one topic before an earlier record's output appears in another.
-
-    Args:
-        trial: the row's trial.
-        deleted: the deleted records.
-        committed: committed offsets of each partition if the worker was killed.
-    """
-    witness = trial.witness
-
-    def later_ones_come() -> bool:
-        done = (witness.current - deleted) & witness.outputs.keys()
-        return len({place.partition for place in done}) == PARTITIONS
-
-    await trial.until(later_ones_come, "nothing comes out of what was published after the deletion")
-    begin = witness.behind_outputs(deleted) if committed is None else committed
-    name = "deleted before they were done"
-    trial.notes[name] = trial.notes.get(name, 0) + witness.give_up(deleted, begin)

@@ -18,7 +18,7 @@ from chaos.process import HELD, HOLD, ORDERS, RELEASE, WITHOUT
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, render
 from support import metrics_page as page
-from support.processes import peak_rss, send, suspend, tree, wake
+from support.processes import peak_rss, send, tree
 from support.streams import Stream, Worker
 
 START_LIMIT = 60.0
@@ -92,14 +92,6 @@ class Fleet:
         send(tree(worker.process.pid), signal.SIGKILL)
         await worker.process.wait()
 
-    def suspend(self, worker: Worker) -> None:
-        """Suspend parent and child, as in a live migration of a virtual machine."""
-        suspend(worker.process.pid)
-
-    def wake(self, worker: Worker) -> None:
-        """Resume a suspended worker."""
-        wake(worker.process.pid)
-
     def signal_child(self, worker: Worker, number: signal.Signals) -> None:
         """Send a signal to a worker's child."""
         _, *children = tree(worker.process.pid)
@@ -127,10 +119,6 @@ class Fleet:
         for process in tree(worker.process.pid):
             free_disk(process.pid)
 
-    def children(self, worker: Worker) -> list[int]:
-        """Return the process ids of a worker's children."""
-        return [process.pid for process in tree(worker.process.pid)[1:]]
-
     def restarts(self) -> int:
         """Return how often a worker's child was restarted."""
         return sum(worker.log().count("starting it again in") for worker in self._started)
@@ -139,10 +127,9 @@ class Fleet:
         """Return the highest peak memory of the running processes in bytes."""
         return max(peak_rss(process.pid) for worker in self.workers for process in tree(worker.process.pid))
 
-    async def owned(self, workers: Iterable[Worker] | None = None) -> list[int]:
-        """Return the number of partitions that each of the workers owns; by default, ask all workers."""
-        asked = self.workers if workers is None else workers
-        return [int(value) for value in await self._values("kp_partitions", asked, state="owned")]
+    async def owned(self) -> list[int]:
+        """Return the number of partitions that each worker owns."""
+        return [int(value) for value in await self._values("kp_partitions", self.workers, state="owned")]
 
     async def in_flight(self, worker: Worker | None = None) -> int:
         """Return the number of records in flight, in one worker or in all."""

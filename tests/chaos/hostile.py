@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from chaos.embedder import DEADLY
 from support.batches import ENCODERS, Record, blanks, by_hand
 
 KiB, MiB = 2**10, 2**20
@@ -79,12 +78,6 @@ def old(make: MakeTrace) -> list[Batch]:
     return [_batch([_trace(make) for _ in range(20)], timestamp=_now() - YEAR_MS)]
 
 
-def poison(make: MakeTrace) -> list[Batch]:
-    """Write a trace that kills the process that embeds it, between two harmless traces."""
-    deadly = _changed(make, lambda trace: trace["task"].update(objective=DEADLY))
-    return [_batch([_trace(make), deadly, _trace(make)])]
-
-
 def values(make: MakeTrace) -> list[Batch]:
     """Write values whose validation is slow or large: a megabyte of errors, members, steps or nesting."""
     size = 1000 * KiB
@@ -109,7 +102,7 @@ def bombs(make: MakeTrace) -> list[Batch]:
 
 
 def mixed(make: MakeTrace) -> list[Batch]:
-    """Write records of every kind that kills no process."""
+    """Write records of every kind."""
     kinds = (codecs, ids, keys, names, timestamps, old, values, bombs)
     return [batch for kind in kinds for batch in kind(make)]
 

@@ -27,8 +27,6 @@ class Load:
         partitions: the topic's partition count.
         rate: returns the mean number of records per second from now on.
         make: creates the records.
-        is_idempotent: whether the client's retries cannot repeat records. After an unclean election, such a
-            client could send nothing more.
 
     Attributes:
         sent: number of confirmed records.
@@ -42,7 +40,6 @@ class Load:
         partitions: int,
         rate: Callable[[], float],
         make: Make,
-        is_idempotent: bool = True,
     ) -> None:
         self.sent = 0
         self._bootstrap_servers = bootstrap_servers
@@ -50,7 +47,6 @@ class Load:
         self._partitions = partitions
         self._rate = rate
         self._make = make
-        self._is_idempotent = is_idempotent
         self._number = 0
         self._pending = 0
         self._flows = asyncio.Event()
@@ -58,9 +54,6 @@ class Load:
 
     def pause(self) -> None:
         self._flows.clear()
-
-    def go_on(self) -> None:
-        self._flows.set()
 
     @property
     def idle(self) -> bool:
@@ -79,7 +72,7 @@ class Load:
     async def _producing(self, **arguments: object) -> AsyncIterator[AIOKafkaProducer]:
         producer = AIOKafkaProducer(
             bootstrap_servers=self._bootstrap_servers,
-            enable_idempotence=self._is_idempotent,
+            enable_idempotence=True,
             request_timeout_ms=_PATIENCE_MS,
             max_batch_size=262_144,
             **arguments,

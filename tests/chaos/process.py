@@ -15,22 +15,13 @@ ORDERS = "CHAOS_ORDERS"
 """Environment variable with the file of the embedder's orders."""
 
 WITHOUT = "CHAOS_WITHOUT"
-"""Environment variable with the mechanism to switch off: `ledger` or `membership`."""
+"""Environment variable with the mechanism to switch off: `ledger`."""
 
 HOLD_START = "CHAOS_HOLD_START"
 """Environment variable with a file. While it exists, no coordinator answers a child's starting producer."""
 
-BLOCK_LOOP = signal.SIGUSR1
-"""Blocks a child's event loop for a minute."""
-
-CUT_HEARTBEAT = signal.SIGUSR2
-"""Stops a child's heartbeat, while it continues to work."""
-
 MUTE, UNMUTE = signal.SIGRTMIN, signal.SIGRTMIN + 1
 """Block a child's requests to the group coordinator only, and unblock them."""
-
-FAIL_CLIENT = signal.SIGRTMIN + 2
-"""Raise an unexpected error in a child's client at its next heartbeat to the group."""
 
 HOLD = {"positions": signal.SIGRTMIN + 3, "commit": signal.SIGRTMIN + 4}
 """Hold a child's next transaction open before it sends the positions, or before it commits."""

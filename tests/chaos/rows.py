@@ -11,23 +11,14 @@ from chaos.faults import (
     GROUP_COORDINATOR,
     TRANSACTION_COORDINATOR,
     broker,
-    child,
     coordinators,
     disk,
-    elect_uncleanly,
-    embedder,
     everything,
     jump,
     kill,
-    mute,
     network,
-    recreate,
-    redact_slowly,
     rolling,
-    suspend,
-    truncate,
     upgrade,
-    write_deadly,
     write_hostile,
 )
 from chaos.trial import Trial
@@ -48,13 +39,11 @@ class Row:
         short: the doses of the short form.
         workers: number of workers before the first dose.
         nodes: number of nodes of the Kafka cluster.
-        sections: settings that differ from the usual ones.
         malformed_every: every n-th record is malformed; 0 means none.
         transactional: whether to publish in transactions, half of which are aborted.
         proxied: whether to connect the workers to the broker through a proxy.
         without: the mechanism to switch off; the row must then fail.
         release: git revision of the workers; by default, they run this release.
-        replicas: numbers of the nodes that have the raw topic; by default, all have all topics.
         topics: topic settings that differ from those of `kp-worker topics`, by role.
         restarts: maximum number of process restarts in each round; None means any number.
         kafka: the release of Kafka that the brokers run first.
@@ -68,13 +57,11 @@ class Row:
     short: Sequence[Any]
     workers: int = 2
     nodes: int = 1
-    sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     malformed_every: int = 0
     transactional: bool = False
     proxied: bool = False
     without: str = ""
     release: str | None = None
-    replicas: Sequence[int] = ()
     topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     restarts: int | None = None
     kafka: str = VERSION
@@ -90,7 +77,6 @@ _NO_LIMITS = {
 """Of the raw topic; the other topics have Kafka's."""
 _ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 """Kafka's default is an hour."""
-_ATTEMPTS = 3
 _COORDINATIONS = [
     (topic, place)
     for topic in (GROUP_COORDINATOR, TRANSACTION_COORDINATOR)
@@ -139,65 +125,12 @@ ROWS: dict[str, Row] = {
         [(GROUP_COORDINATOR, "positions"), (TRANSACTION_COORDINATOR, "commit")],
         nodes=3,
     ),
-    "unclean": Row(
-        "a leader elected that lacks scored records of the raw topic, the worker running and stopped",
-        elect_uncleanly,
-        ["stopped", "running"] * 3,
-        ["stopped"],
-        workers=1,
-        nodes=3,
-        replicas=(1, 2),
-        topics={"raw": {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}},
-    ),
     "network": Row(
         "connections cut, reset, slowed, black-holed; a tenth of the packets lost",
         network,
         [(fault, s) for s in (1, 3, 6, 12, 45) for fault in ("cut", "reset", "slow", "swallow", "lose")],
         [(fault, 1) for fault in ("cut", "reset", "slow", "swallow")],
         proxied=True,
-    ),
-    "suspend": Row(
-        "SIGSTOP of a worker past its session timeout, at any time and with a transaction open, the ring "
-        "wrapped twice, SIGCONT",
-        suspend,
-        [None, "positions", "commit"] * 3,
-        [None, "positions"],
-    ),
-    "mute": Row(
-        "a worker cut off from its group's coordinator alone, past its session timeout",
-        mute,
-        range(5),
-        range(1),
-    ),
-    "redaction": Row(
-        "workers join and leave while traces wait for a slow redaction",
-        redact_slowly,
-        range(5),
-        range(1),
-        sections={
-            "topics": {"redacted": "redacted-slowly"},
-            "redaction": {"function": "chaos.redact:slowly"},
-            "limits": {"in_flight_records": 128},
-            "policy": {"threshold": 0.4},
-        },
-        restarts=0,
-        workers=1,
-    ),
-    "child": Row(
-        "the child killed, its event loop blocked, its heartbeat cut, its Kafka client failed by a defect",
-        child,
-        ["kill", "block", "silence", "fail"] * 5,
-        ["kill", "block", "silence", "fail"],
-        sections={"limits": {"heartbeat": 3.0, "stall": 600.0}},  # otherwise, the watchdog handles the client
-        workers=1,
-    ),
-    "embedder": Row(
-        "the embedder fails, is slow, hangs",
-        embedder,
-        ["fail", "slow", "hang"] * 3,
-        ["fail", "slow", "hang"],
-        sections={"limits": {"stall": 10.0, "heartbeat": 5.0}},
-        workers=1,
     ),
     "disk": Row(
         "the disk of one of three brokers full, the worker's disk full",
@@ -216,20 +149,6 @@ ROWS: dict[str, Row] = {
         topics=dict.fromkeys(("raw", "contribute", "rejected", "dead_letter"), _ANY_TIME),
         clocks=True,
     ),
-    "truncate": Row(
-        "the raw topic truncated, the worker running and stopped",
-        truncate,
-        ["running", "stopped"] * 3,
-        ["running", "stopped"],
-        workers=1,
-    ),
-    "recreate": Row(
-        "the raw topic recreated, the worker running and stopped",
-        recreate,
-        ["running", "stopped"] * 3,
-        ["running", "stopped"],
-        workers=1,
-    ),
     "hostile": Row(
         "codecs, ids of 900 kB, keys and headers of 3 MB, names that are not UTF-8, times of any year, slow "
         "values and decompression bombs, one record in ten malformed, a transactional producer, half "
@@ -242,27 +161,11 @@ ROWS: dict[str, Row] = {
         malformed_every=10,
         transactional=True,
     ),
-    "poison": Row(
-        "records that kill every process that embeds them, and kill -9 of a worker",
-        write_deadly,
-        [hostile.poison] * 3,
-        [hostile.poison],
-        topics={"raw": _NO_LIMITS},
-        workers=1,
-        restarts=2 * _ATTEMPTS,  # the count restarts if the parent is killed, too
-    ),
     "without-ledger": Row(
         "kill -9, the ledger is not read: scores must differ",
         kill,
         [None] * 5,
         [None],
         without="ledger",
-    ),
-    "without-membership": Row(
-        "a worker cut off as in `mute`, positions not committed as a member: outputs must repeat",
-        mute,
-        range(5),
-        range(1),
-        without="membership",
     ),
 }

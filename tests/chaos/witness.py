@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -26,7 +25,7 @@ _FETCH_BYTES, _FETCH_MS = 1_048_576, 100
 
 
 class Identity(NamedTuple):
-    """The identity of a raw record; a recreated topic has records with the same offsets but other keys.
+    """The identity of a raw record.
 
     A long key is represented by its first bytes, which a dead letter keeps even if its topic rejects the key.
     """
@@ -41,12 +40,9 @@ class Witness:
 
     Attributes:
         raw: all raw records.
-        current: raw records of the current topic, since it was last recreated.
         outputs: digests of each raw record's outputs: topic, partition, timestamp, key, value and headers.
         altered: raw records with an output that differs from them in more than the score.
         dead_letters: raw records with a dead letter.
-        uncopied: source partitions and offsets of contributed traces without a redacted copy.
-        given_up: number of raw records without an expected output.
         last_seen: time of the last record (``time.monotonic``).
         longest_pause: the longest time in seconds that a partition had no output, since :meth:`watch_pauses`.
     """
@@ -56,23 +52,16 @@ class Witness:
     ) -> None:
         self._batch_bytes = batch_bytes
         self.raw: set[Identity] = set()
-        self.current: set[Identity] = set()
         self.outputs: dict[Identity, list[bytes]] = defaultdict(list)
         self.dead_letters: set[Identity] = set()
-        self.contributed: set[tuple[int, int]] = set()
-        self.copied: set[tuple[int, int]] = set()
         self._produced: dict[Identity, set[bytes]] = {}
         self._claimed: dict[Identity, set[bytes]] = defaultdict(set)
-        self.given_up = 0
         self._topics = topics
         self._raw = [TopicPartition(topics.raw, number) for number in range(partitions)]
         self._out = [
             TopicPartition(topic, number)
             for topic in (topics.contribute, topics.rejected, topics.dead_letter)
             for number in range(partitions)
-        ]
-        self._copies = [
-            TopicPartition(topics.redacted, number) for number in range(partitions) if topics.redacted
         ]
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=bootstrap_servers,
@@ -82,7 +71,6 @@ class Witness:
             fetch_max_wait_ms=_FETCH_MS,
         )
         self.last_seen = time.monotonic()
-        self._published = dict.fromkeys(range(partitions), -1)
         self._ends: dict[TopicPartition, int] = {}
         self._arrivals: dict[int, float] = {}
         self.longest_pause = 0.0
@@ -94,7 +82,7 @@ class Witness:
         try:
             await consumer.start()
             decode_within(consumer, self._batch_bytes)
-            consumer.assign(self._raw + self._out + self._copies)
+            consumer.assign(self._raw + self._out)
             await consumer.seek_to_beginning()
             while True:
                 for batch in (await consumer.getmany(timeout_ms=100)).values():
@@ -102,11 +90,6 @@ class Witness:
                         self._see(record)
         finally:
             await consumer.stop()
-
-    async def reread_raw(self) -> None:
-        """Read the recreated raw topic from its start."""
-        self.current = set()
-        await self._consumer.seek_to_beginning(*self._raw)
 
     async def expect(self) -> None:
         """Start waiting for the next output of each partition."""
@@ -127,11 +110,6 @@ class Witness:
     def missing(self) -> set[Identity]:
         """Raw records without an output."""
         return self.raw - self.outputs.keys()
-
-    @property
-    def uncopied(self) -> set[tuple[int, int]]:
-        """Partitions and offsets of contributed traces without a redacted copy, if there are copies."""
-        return self.contributed - self.copied if self._copies else set()
 
     @property
     def unexpected(self) -> set[Identity]:
@@ -155,61 +133,17 @@ class Witness:
         """Number of raw records with unequal outputs."""
         return sum(len(set(digests)) > 1 for digests in self.outputs.values())
 
-    def published(self) -> dict[int, int]:
-        """Return the highest offset with an output of each raw partition; -1 if there is none."""
-        return dict(self._published)
-
-    def ends(self) -> dict[int, int]:
-        """Return the offset after the last raw record of each partition of the current topic."""
-        found = dict.fromkeys((place.partition for place in self._raw), 0)
-        for record in self.current:
-            found[record.partition] = max(found[record.partition], record.offset + 1)
-        return found
-
-    def behind_outputs(self, records: set[Identity]) -> dict[int, int]:
-        """Return the next offset after the last of these records with an output, by partition."""
-        behind: dict[int, int] = {}
-        for record in records & self.outputs.keys():
-            behind[record.partition] = max(record.offset + 1, behind.get(record.partition, 0))
-        return behind
-
-    def give_up(self, deleted: set[Identity], begin: Mapping[int, int]) -> int:
-        """Expect no output of records that were deleted before a worker finished them.
-
-        Args:
-            deleted: the deleted records of one topic.
-            begin: first offset of each partition for which outputs cannot be required.
-
-        Returns:
-            Number of these records.
-        """
-        lost = {
-            output
-            for output in deleted - self.outputs.keys()
-            if output.offset >= begin.get(output.partition, 0)
-        }
-        self.raw -= lost
-        self.given_up += len(lost)
-        return len(lost)
-
     def _see(self, record: ConsumerRecord) -> None:
         self.last_seen = time.monotonic()
         if record.topic == self._topics.raw:
             identity = _identity(record.key, record.partition, record.offset)
             self.raw.add(identity)
-            self.current.add(identity)
             self._produced[identity] = produced(record)
             return
-        if record.topic == self._topics.redacted:
-            self.copied.add(source_of(record))
-            return
-        if record.topic == self._topics.contribute:
-            self.contributed.add(source_of(record))
         identity = _identity(record.key, *source_of(record))
-        partition, offset = identity.partition, identity.offset
+        partition = identity.partition
         self.outputs[identity].append(_digest(record))
         self._claimed[identity].add(claimed(record))
-        self._published[partition] = max(self._published[partition], offset)
         if partition in self._previous:
             self.longest_pause = max(self.longest_pause, self.last_seen - self._previous[partition])
             self._previous[partition] = self.last_seen
