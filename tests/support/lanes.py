@@ -3,7 +3,6 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable
 
 import msgspec
 import numpy as np
@@ -29,6 +28,7 @@ from knowledgepulse_worker.records.ledger_records import Entry
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.redaction.copies import Redaction
 from knowledgepulse_worker.settings import CacheSettings, LimitSettings, Settings, TopicSettings
+from support import waits
 
 DIMENSIONS = 8
 
@@ -159,6 +159,7 @@ class FakeEmbedder:
 class Harness:
     """The dependencies of lanes, and what the lanes did with them."""
 
+    until = staticmethod(waits.until)
     ledger = "ledger"
     scored = ("contribute", "rejected")
     dead_letter = "dead-letter"
@@ -259,19 +260,10 @@ class Harness:
     async def committed(self, lane: Lane, position: int) -> None:
         """Commit until a lane has reached a position."""
 
-        async def reached() -> bool:
+        spin = waits.Spin()
+        while self.position != position:
             await self.commit(lane)
-            return self.position == position
-
-        async with asyncio.timeout(60):
-            while not await reached():
-                await asyncio.sleep(0)
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        """Wait until a condition holds."""
-        async with asyncio.timeout(60):
-            while not condition():
-                await asyncio.sleep(0)
+            await spin.turn()
 
     async def settle(self) -> None:
         """Run until nothing more can happen, in the embedder's threads too unless they are blocked."""

@@ -15,6 +15,7 @@ from knowledgepulse_worker.lane import commit as commit_module
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.records.suspects import Caution, Suspects
 from support.lanes import commit, headers, score
+from support.waits import Spin
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -38,10 +39,10 @@ def positions(assignment):
 
 async def committed(harness, assignment, expected):
     """Commit until the tasks have reached positions."""
-    async with asyncio.timeout(60):
-        while not expected.items() <= positions(assignment).items():
-            await commit(assignment, harness.publisher.publish)
-            await asyncio.sleep(0)
+    spin = Spin()
+    while not expected.items() <= positions(assignment).items():
+        await commit(assignment, harness.publisher.publish)
+        await spin.turn()
 
 
 def nearest(output):
