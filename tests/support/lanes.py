@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from fakes.memory_publisher import MemoryPublisher
 from knowledgepulse_kafka.commit_outcome import Committed
 from knowledgepulse_kafka.records import Fault, RawRecord
 from knowledgepulse_schemas import ReasoningTrace
@@ -29,6 +28,7 @@ from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.redaction.copies import Redaction
 from knowledgepulse_worker.settings import CacheSettings, LimitSettings, Settings, TopicSettings
 from support import waits
+from support.memory_publisher import MemoryPublisher
 
 DIMENSIONS = 8
 

@@ -4,13 +4,15 @@ import asyncio
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.structs import OffsetAndMetadata
 
-from fakes.memory_group import MemoryGroupMember, MemoryTopic
 from knowledgepulse_kafka import partition_starts
 from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_kafka.partition_starts import PartitionStarts
 from knowledgepulse_kafka.session import Rebalances
+from knowledgepulse_kafka.testing import SimTopic
 from knowledgepulse_kafka.wait import Wait
+from support.assigned_member import AssignedMember, swift_cluster
 
 NAME, PARTITIONS = "spans", 8
 WAIT = Wait("OffsetFetch", "spans/1", error="UNSTABLE_OFFSET_COMMIT (88)")
@@ -30,15 +32,18 @@ class Listener:
 
 
 @pytest.fixture
-def topic():
-    return MemoryTopic.empty(NAME, PARTITIONS)
+async def cluster():
+    cluster = swift_cluster()
+    cluster.create(SimTopic.new(NAME, PARTITIONS))
+    return cluster
 
 
 @pytest.fixture
-def member(topic, monkeypatch):
-    member = MemoryGroupMember(topic)
+async def member(cluster, monkeypatch):
+    member = AssignedMember(cluster, NAME)
     monkeypatch.setattr(member.waits, "current", lambda _: [WAIT])
-    return member
+    yield member
+    await member.stop()
 
 
 async def assigned(member):
@@ -51,9 +56,12 @@ async def assigned(member):
     return starts
 
 
-async def test_partitions_start_where_the_group_has_committed_else_at_the_first_record(topic, member):
-    topic.committed[0] = 5
-    topic.begins[1] = 3
+async def test_partitions_start_where_the_group_has_committed_else_at_the_first_record(cluster, member):
+    logs = cluster.topics[NAME].logs
+    for log in logs[:2]:
+        log.skip(5)
+    cluster.group.committed[NAME, 0] = OffsetAndMetadata(5, "")
+    logs[1].delete_before(3)
     starts = await assigned(member)
     positions = [await member.position(TopicPartition(NAME, number)) for number in range(3)]
     assert (positions, member.paused(), starts.not_ready, starts.waits) == ([5, 3, 0], set(), [], {})
@@ -61,7 +69,7 @@ async def test_partitions_start_where_the_group_has_committed_else_at_the_first_
 
 async def test_what_is_not_read_is_named_with_what_it_waits_for(member, caplog, monkeypatch):
     monkeypatch.setattr(partition_starts, "_TOLD_LIMIT", 0)
-    member.unstable = {number: asyncio.Event() for number in range(PARTITIONS)}
+    member.unstable = set(range(PARTITIONS))
     starts = await assigned(member)
     while not caplog.messages:
         await asyncio.sleep(0)
@@ -79,12 +87,12 @@ async def test_without_partitions_the_group_is_waited_for(member):
     assert starts.not_ready == [reason]
 
 
-async def test_a_rebalance_gives_up_what_has_not_started(topic, member):
+async def test_a_rebalance_gives_up_what_has_not_started(member):
     """Otherwise, a partition would be read that another member owns."""
-    member.unstable = {1: asyncio.Event()}
+    member.unstable = {1}
     starts = await assigned(member)
     await member.rebalance([0])
-    member.unstable[1].set()
+    member.unstable.clear()
     while starts.not_ready:
         await asyncio.sleep(0)
     assert starts.reading == {TopicPartition(NAME, 0)}

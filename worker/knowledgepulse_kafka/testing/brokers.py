@@ -251,6 +251,7 @@ class Cluster:
         epoch: the brokers' clock at the loop's time 0.
         views: the topics that each broker knows; a broker may serve a deleted topic a while longer.
         leaders: the leader of each partition.
+        fetch_wait: the seconds after which a fetch is answered even without records.
         quota: the bytes per second that a producer may send to a broker (``producer_byte_rate``).
         starved: brokers without enough replicas; some of their partitions reject writes.
         transactions: the coordinator of transactions.
@@ -268,6 +269,7 @@ class Cluster:
     leaders: dict[Place, int] = field(default_factory=dict)
     starved: set[int] = field(default_factory=set)
     quota: float | None = None
+    fetch_wait: float = FETCH_WAIT
     transactions: Transactions = field(init=False)
     on_append: Callable[[SimTopic, int, int, Sequence[OutputRecord], str], None] = lambda *_: None
 
@@ -393,11 +395,12 @@ class Cluster:
         positions: Mapping[Place, int],
         count: int,
         reply: Reply,
-        wait: float = FETCH_WAIT,
+        *,
+        waits: bool = True,
     ) -> None:
         """Return the committed records from each position on as soon as there are any."""
         found = {at: self._read(broker, at, position, count) for at, position in positions.items()}
-        if wait <= 0 or any(
+        if not waits or any(
             answer.records or answer.error or answer.next > positions[at] for at, answer in found.items()
         ):
             reply(found)
@@ -406,9 +409,9 @@ class Cluster:
         def again() -> None:
             if not waiting.cancelled():
                 waiting.cancel()
-                self.fetch(broker, positions, count, reply, 0)
+                self.fetch(broker, positions, count, reply, waits=False)
 
-        waiting = self.loop.call_later(wait, again, context=Context())
+        waiting = self.loop.call_later(self.fetch_wait, again, context=Context())
         for name, partition in positions:
             self.views[broker][name].logs[partition].call_on_change(again)
 

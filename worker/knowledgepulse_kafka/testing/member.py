@@ -171,7 +171,7 @@ class SimMember:
             return False
         self._member, self._generation = joined.member, joined.generation
         self._rejoin.clear()
-        places = None if joined.members is None else assign(self._places(), joined.members)
+        places = None if joined.members is None else self._assign(joined.members)
         try:
             mine = await self._connection.coordinate(group.sync, self._member, self._generation, places)
         except (UnknownMemberIdError, IllegalGenerationError):
@@ -190,9 +190,12 @@ class SimMember:
             self._tasks.append(asyncio.create_task(self._find_positions(dict(self._assigned))))
         return True
 
-    def _places(self) -> list[Place]:
+    def _assign(self, members: Mapping[str, tuple[Place, ...]]) -> dict[str, tuple[Place, ...]]:
+        """Assign all partitions, as the leader of the group."""
         topics = [self._cluster.topics[name] for name in self._topics]
-        return [(topic.name, number) for topic in topics for number in range(len(topic.logs))]
+        return assign(
+            [(topic.name, number) for topic in topics for number in range(len(topic.logs))], members
+        )
 
     def _reset(self) -> None:
         self._member, self._generation = "", -1
@@ -291,6 +294,10 @@ class SimMember:
         for partition in partitions:
             self._assigned[partition].is_paused = False
         self._wake()
+
+    def paused(self) -> set[TopicPartition]:
+        """Return the paused partitions."""
+        return {place for place, state in self._assigned.items() if state.is_paused}
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Set the offset of the next fetch."""

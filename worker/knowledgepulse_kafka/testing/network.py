@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import Context
 from random import Random
 from typing import Any, TypeAlias
@@ -33,6 +33,7 @@ class Network:
         cut: pairs of a process's host and a broker that cannot reach each other.
         down: dead brokers.
         deaf: pairs whose requests arrive but whose connection breaks before the answer.
+        latencies: the seconds that a request or an answer takes, by chance.
         slow: the seconds that are added to the latency of a broker.
     """
 
@@ -40,6 +41,7 @@ class Network:
         self.cut: set[tuple[str, int]] = set()
         self.deaf: set[tuple[str, int]] = set()
         self.down: set[int] = set()
+        self.latencies: Sequence[float] = (0.0005, 0.001, 0.002, 0.02)
         self.slow: dict[int, float] = {}
         self._random = random
         self._loop = loop
@@ -97,7 +99,7 @@ class Network:
 
     def _later(self, line: _Line, what: Callable[[], None], least: float = 0.0) -> None:
         broker = line[2] if line[2] >= 0 else -1 - line[2]
-        latency = least + self._random.choice((0.0005, 0.001, 0.002, 0.02)) + self.slow.get(broker, 0.0)
+        latency = least + self._random.choice(self.latencies) + self.slow.get(broker, 0.0)
         at = max(self._loop.time() + latency, self._busy_until.get(line, 0.0))
         self._busy_until[line] = at + 1e-6
         self._loop.call_at(at, what, context=_NOBODY)

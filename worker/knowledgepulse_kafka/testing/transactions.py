@@ -56,6 +56,7 @@ class Transactions:
     """The coordinator of all transactional ids.
 
     Attributes:
+        loading_until: the time until which a new coordinator answers that it is loading.
         is_slow: whether some markers are written seconds later.
         on_rest: called whenever all markers of the transactions that have ended are written.
     """
@@ -63,7 +64,7 @@ class Transactions:
     def __init__(self, cluster: Cluster) -> None:
         self._coordinator = 0
         self._cluster = cluster
-        self._loading_until = 0.0
+        self.loading_until = 0.0
         self._known: dict[str, Transaction] = {}
         self.is_slow = False
         self.on_rest: Callable[[], None] = lambda: None
@@ -78,7 +79,7 @@ class Transactions:
     def move(self, loading: float) -> None:
         """Move to the next broker, which loads the state."""
         self._coordinator = (self._coordinator + 1) % self._cluster.count
-        self._loading_until = self._cluster.loop.time() + loading
+        self.loading_until = self._cluster.loop.time() + loading
 
     def require(self, name: str, epoch: int, place: Place) -> Transaction:
         """Return the open transaction that writes to a partition.
@@ -96,7 +97,7 @@ class Transactions:
     def _problem(self, broker: int, name: str = "", epoch: int = 0) -> Exception | None:
         if broker != self.coordinator:
             return NotCoordinatorForGroupError()
-        if self._cluster.loop.time() < self._loading_until:
+        if self._cluster.loop.time() < self.loading_until:
             return GroupLoadInProgressError()
         return InvalidProducerEpoch() if name and self._known[name].epoch != epoch else None
 
@@ -200,7 +201,7 @@ class Transactions:
         cluster = self._cluster
         group = cluster.group
         broker = group.coordinator if place == GROUP else cluster.leaders[place]
-        is_loading = cluster.loop.time() < self._loading_until or group.problem(group.coordinator) is not None
+        is_loading = cluster.loop.time() < self.loading_until or group.problem(group.coordinator) is not None
         if {broker, self.coordinator} & cluster.network.down or is_loading:
             cluster.loop.call_later(_PAUSE, self._mark, transaction, place, context=Context())
             return

@@ -1,30 +1,30 @@
-"""A whole worker without a broker and without Faust: in-memory group, topic and publisher."""
+"""A whole worker without Faust, on brokers in memory."""
 
 import asyncio
-from contextlib import asynccontextmanager
+import time
 from functools import partial
 
 import pytest
+from aiokafka.errors import IllegalGenerationError
+from aiokafka.structs import OffsetAndMetadata
 from prometheus_client import CollectorRegistry
 
-from fakes.memory_group import MemoryGroupMember, MemoryTopic, MemoryTopicIds
-from fakes.memory_publisher import MemoryPublisher
-from knowledgepulse_kafka.commit_outcome import Committed, Rebalanced
 from knowledgepulse_kafka.errors import TopicError
-from knowledgepulse_kafka.request_waits import Waits
+from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_kafka.session import Session
-from knowledgepulse_kafka.topic_reader import Record
+from knowledgepulse_kafka.testing import Clients, SimTopic
+from knowledgepulse_kafka.testing.clients import SimReader
 from knowledgepulse_kafka.topics import Topic
-from knowledgepulse_kafka.transactional_publisher import metadata_of
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.app import WorkerApp, services_of
+from support.assigned_member import AssignedMember, swift_cluster
 from support.program import Program
 
-RAW = "raw-traces"
+RAW, OUTPUTS = "raw-traces", ("contribute", "rejected", "dead-letter")
 TRACE = ReasoningTrace.new(
     objective="Fix the failing build",
     steps=[{"type": "thought"}, {"type": "observation"}],
@@ -35,8 +35,8 @@ TRACE = ReasoningTrace.new(
 ).to_json()
 
 
-class MemoryReader:
-    """Reads the changelog from the in-memory publisher, and knows the end of the raw topic.
+class GatedReader(SimReader):
+    """A reader that tests stop.
 
     Attributes:
         gates: by partition, an event that blocks reading its changelog until set.
@@ -45,95 +45,48 @@ class MemoryReader:
         max_parallel: the highest number of partitions read at once.
     """
 
-    def __init__(self, publisher, raw):
-        self._publisher = publisher
-        self._raw = raw
+    def __init__(self, cluster):
+        super().__init__(cluster, "host")
         self.gates = {}
         self.truncated = set()
         self.reading = set()
         self.max_parallel = 0
-
-    @asynccontextmanager
-    async def connect(self):
-        yield self
-
-    def _records(self, topic, partition):
-        return [record for record in self._publisher.records(topic) if record.partition == partition]
-
-    async def bounds(self, topic, partition):
-        return range(len(self._records(topic, partition)))
-
-    async def appended(self, topic, partitions):
-        if topic == RAW:
-            return {number: range(self._raw.end(number)) for number in partitions}
-        return {number: await self.bounds(topic, number) for number in partitions}
 
     async def read(self, topic, partition, offsets):
         self.reading.add(partition)
         self.max_parallel = max(self.max_parallel, len(self.reading))
         if partition in self.gates:
             await self.gates[partition].wait()
-        for offset in offsets:
-            if partition in self.truncated and offset == offsets[-1]:
-                raise TopicError("the broker returns no more records")
-            message = self._records(topic, partition)[offset]
-            size = -1 if message.value is None else len(message.value)
-            yield Record(topic, partition, offset, 0, 0, message.key, message.value, None, -1, size, ())
+        if partition in self.truncated:
+            raise TopicError("the broker returns no more records")
+        async for record in super().read(topic, partition, offsets):
+            yield record
         self.reading.discard(partition)
 
 
-class GroupPublisher:
-    """Publishes in memory, and commits a group's positions, in place of a ``TransactionalPublisher``."""
-
-    start_age = 0.0
-
-    def __init__(self, member, topic, publisher):
-        self.waits = Waits()
-        self._member = member
-        self._topic = topic
-        self._publisher = publisher
-
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_):
-        """Close nothing."""
-
-    async def commit(self, records, positions, group, alone=()):
-        await self._publisher.gate.wait()
-        if group != self._member.group or not self._member.is_member:
-            return Rebalanced()
-        by_number = {number: position for (_, number), position in positions.items()}
-        outcome = await self._publisher.publish(records, by_number, alone)
-        if not isinstance(outcome, Committed):
-            return outcome
-        for number, position in by_number.items():
-            self._topic.committed[number] = position.offset
-            self._topic.metadata[number] = metadata_of(position)
-        return outcome
-
-
 class World:
-    """One worker, on a topic that outlives it.
+    """One worker, on brokers that outlive it.
 
     Args:
         program: makes the program to run it in of the worker.
+        cluster: the brokers; by default, new ones with these partitions.
         ledgers: the changelog's partition count; by default, that of the topic.
     """
 
-    def __init__(self, program, topic, publisher, ledgers=None, **limits):
-        self.topic = topic
-        self.publisher = publisher
-        self.reader = MemoryReader(publisher, topic)
-        self.member = MemoryGroupMember(topic)
-        self.topic_ids = MemoryTopicIds(topic)
-        self.failures = []
-        self.registry = CollectorRegistry()
+    def __init__(self, program, cluster=None, partitions=2, ledgers=None, **limits):
         self.settings = Settings(embedding={"backend": "none"}, limits=limits, log={})
         self.changelog = changelog_topic_name(self.settings.kafka.group)
-        count = len(topic.records)
-        names = (RAW, "contribute", "rejected", "dead-letter", self.changelog)
-        topics = {name: Topic(name, count, 1_000_000) for name in names}
+        self.cluster = cluster or self._new_cluster(partitions, ledgers or partitions)
+        self.member = AssignedMember(self.cluster, RAW)
+        self.reader = GatedReader(self.cluster)
+        clients = Clients(self.cluster)
+        self.topic_ids = clients.topic_ids(RAW)
+        self._new_producer = clients.new_producer
+        self.failures = []
+        self.registry = CollectorRegistry()
+        topics = {
+            name: Topic(name, len(topic.logs), 1_000_000) for name, topic in self.cluster.topics.items()
+        }
         self.app = WorkerApp(
             services_of(
                 self.settings,
@@ -143,24 +96,30 @@ class World:
                 policy=PolicyInForce(self.settings.policy),
             ),
             topics[RAW],
-            Topic(self.changelog, count if ledgers is None else ledgers, 1_000_000),
+            topics[self.changelog],
             join=self._join,
             topic_ids=self.topic_ids,
-            reader=self.reader.connect,
+            reader=lambda: self.reader,
             on_failure=self.failures.append,
         )
         self.program = program(self.app)
+
+    def _new_cluster(self, partitions, ledgers):
+        cluster = swift_cluster()
+        cluster.epoch = time.time() - cluster.loop.time()
+        for name in (RAW, *OUTPUTS):
+            cluster.create(SimTopic.new(name, partitions, b"first"))
+        cluster.create(SimTopic.new(self.changelog, ledgers))
+        return cluster
 
     @property
     def source(self):
         return self.program.source
 
     def _join(self, rebalances):
+        made = {"new_member": lambda *_: self.member, "new_producer": self._new_producer}
         config = self.settings.kafka.client_config()
-        made = {"new_member": lambda *_: self.member, "new_producer": lambda **_: None}
-        session = Session(config, [RAW], "an-id", decoded_bytes=10**6, rebalances=rebalances, **made)
-        session.publisher = GroupPublisher(self.member, self.topic, self.publisher)
-        return session
+        return Session(config, [RAW], "an-id", decoded_bytes=10**6, rebalances=rebalances, **made)
 
     async def start(self):
         await self.source.__aenter__()
@@ -171,21 +130,59 @@ class World:
         await self.app.checks.check()
 
     async def stop(self):
-        self.publisher.gate.set()
+        self.hold(False)
         await self.program.stop()
         await self.source.__aexit__()
 
+    # --- the brokers
+
+    def hold(self, is_held=True):
+        """Let no transaction go on."""
+        self.cluster.transactions.loading_until = float("inf") if is_held else 0.0
+
+    def lose(self, is_lost=True):
+        """Refuse the positions of the member, as of a former generation."""
+        self.cluster.group.refusing = IllegalGenerationError if is_lost else None
+
+    def log(self, partition, topic=RAW):
+        return self.cluster.topics[topic].logs[partition]
+
+    def append(self, topic, partition, key, value):
+        self.log(partition, topic).append([OutputRecord(topic, partition, 0, key, value, ())], 0)
+
     def publish(self, partition, *numbers):
         for number in numbers:
-            self.topic.publish(partition, TRACE, b"%d" % number)
+            self.append(RAW, partition, b"%d" % number, TRACE)
+
+    def create_again(self, topic, topic_id=b"second"):
+        """Delete a topic, which is there again at once, and empty."""
+        count = len(self.cluster.topics[topic].logs)
+        self.cluster.create(SimTopic.new(topic, count, topic_id))
+
+    def move_to(self, partition, offset, metadata=""):
+        """Commit a position of the group."""
+        self.cluster.group.committed[RAW, partition] = OffsetAndMetadata(offset, metadata)
+
+    @property
+    def positions(self):
+        return {at[1]: position.offset for at, position in self.cluster.group.committed.items()}
 
     def outputs(self, partition=None):
         """Return the keys of the committed outputs, in order."""
-        records = self.publisher.records("contribute", "rejected", "dead-letter")
-        return [int(record.key) for record in records if partition in (None, record.partition)]
+        found = [
+            (number, record.offset, int(record.key))
+            for topic in OUTPUTS
+            for number, records in self.cluster.committed_records(topic).items()
+            for record in records
+            if partition in (None, number)
+        ]
+        return [key for *_, key in sorted(found)]
+
+    # --- waits
 
     async def committed(self, positions):
-        await self.until(lambda: self.topic.committed == positions)
+        """Wait for positions, and for the markers without which nobody sees the outputs."""
+        await self.until(lambda: self.positions == positions and self.cluster.transactions.have_ended)
 
     async def finished(self, *keys):
         await self.until(lambda: sorted(self.outputs()) == sorted(keys))
@@ -207,12 +204,11 @@ class World:
 
 @pytest.fixture
 async def start_in():
-    """Start a worker: `await start_in(Program, topic, publisher)`; all are stopped at the end."""
+    """Start a worker: `await start_in(Program, cluster)`; all are stopped at the end."""
     worlds = []
 
-    async def new(program, topic=None, publisher=None, partitions=2, **limits):
-        topic = topic or MemoryTopic.empty(RAW, partitions, b"first")
-        world = World(program, topic, publisher or MemoryPublisher(len(topic.records)), **limits)
+    async def new(program, cluster=None, **given):
+        world = World(program, cluster, **given)
         worlds.append(world)
         await world.start()
         return world
@@ -225,5 +221,5 @@ async def start_in():
 
 @pytest.fixture
 def start(start_in):
-    """Start a worker: `await start(topic, publisher)`."""
+    """Start a worker: `await start(cluster)`."""
     return partial(start_in, Program)

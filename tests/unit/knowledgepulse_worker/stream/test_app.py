@@ -17,7 +17,7 @@ async def test_a_revoked_partition_s_gauges_are_removed(start):
     world = await start()
     world.publish(0, 1)
     await world.member.rebalance([0, 1])
-    await world.until(lambda: world.topic.committed == {0: 1})
+    await world.until(lambda: world.positions == {0: 1})
     await world.check()
     assert world.metric("kp_consumer_lag_records", partition="0") == 0
 

@@ -13,10 +13,10 @@ async def test_a_changed_partition_count_ends_the_worker(start, monkeypatch):
     await world.member.rebalance([0])
     await world.until(lambda: not world.app.readiness.reasons)
 
-    world.topic.records.append([])
+    world.cluster.add_partitions("raw-traces", 3)
     with pytest.raises(TopicError, match="raw-traces now has 3 partitions instead of 2"):
         await world.check()
-    world.topic.records.clear()
+    del world.cluster.topics["raw-traces"]
     with pytest.raises(TopicError, match="raw-traces no longer exists"):
         await world.check()
 
@@ -29,7 +29,7 @@ async def test_a_changed_partition_count_ends_the_worker(start, monkeypatch):
 
 async def test_a_stalled_stream_ends_the_worker(start):
     world = await start(stall=5)
-    world.publisher.gate.clear()
+    world.hold()
     world.publish(0, 1)
     await world.member.rebalance([0])
     await world.until(lambda: world.metric("kp_in_flight_records") == 1)

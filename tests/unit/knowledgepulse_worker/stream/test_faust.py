@@ -9,7 +9,6 @@ from aiokafka.errors import KafkaError
 from msgspec.structs import replace
 
 from knowledgepulse_kafka.errors import DeliveryError
-from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_worker.lane.assignment import Assignment
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.records.ledger_records import ENTRY_VERSION, encode_entry
@@ -47,13 +46,13 @@ def start(start_in):
 async def test_records_fetched_before_a_rebalance_are_not_skipped_after_it(start):
     """Records that wait for a full lane when its partition is revoked are read again, in order."""
     world = await start(in_flight_records=2)
-    world.publisher.gate.clear()
+    world.hold()
     world.publish(0, *range(20))
     await world.member.rebalance([0])
     await world.until(lambda: world.metric("kp_in_flight_records") == 2)
     revoking = asyncio.create_task(world.member.rebalance([0]))
     await asyncio.sleep(0)
-    world.publisher.gate.set()
+    world.hold(False)
     await revoking
     await world.committed({0: 20})
 
@@ -75,7 +74,7 @@ async def test_a_ledger_entry_of_a_newer_worker_is_reported_in_one_line(start):
     world = await start()
     changelog = world.changelog
     newer = encode_entry(replace(scored(1), version=ENTRY_VERSION + 1))
-    world.publisher.committed.append(OutputRecord(changelog, 0, 0, b"0", newer, ()))
+    world.append(changelog, 0, b"0", newer)
 
     await world.member.rebalance([0])
 

@@ -6,7 +6,7 @@ import pytest
 from aiokafka.errors import KafkaError
 
 from knowledgepulse_kafka.errors import MembershipError
-from knowledgepulse_kafka.records import OutputRecord, Position
+from knowledgepulse_kafka.records import Position
 from knowledgepulse_kafka.transactional_publisher import metadata_of
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream import log_changes
@@ -17,12 +17,12 @@ from support.program import Program
 async def test_a_worker_that_waits_for_a_position_says_so(start):
     """A transaction in which the former owner died holds the position back for seconds."""
     world = await start()
-    world.member.unstable[0] = is_stable = asyncio.Event()
+    world.member.unstable.add(0)
     await world.member.rebalance([0])
     await world.settle()
     assert world.app.observe().recovering == 1
 
-    is_stable.set()
+    world.member.unstable.clear()
     await world.until(lambda: world.app.observe().recovering == 0)
 
 
@@ -33,8 +33,7 @@ async def test_an_incomplete_recovery_ends_the_program_before_its_partition_is_c
     await first.committed({0: 2})
     await first.stop()
 
-    first.publisher.committed.append(OutputRecord(first.changelog, 0, 0, b"0", None, ()))
-    second = await start(first.topic, first.publisher)
+    second = await start(first.cluster)
     second.reader.truncated.add(0)
     second.publish(0, 3)
     await second.member.rebalance([0])
@@ -68,9 +67,9 @@ async def test_a_record_of_a_stranger_in_the_changelog_is_skipped_and_counted(st
     await first.committed({0: 2})
     await first.stop()
 
-    strange = [OutputRecord(first.changelog, 0, 0, key, b"y", ()) for key in (b"x", b"0", b"position")]
-    first.publisher.committed.extend(strange)
-    second = await start(first.topic, first.publisher)
+    for key in (b"x", b"0", b"position"):
+        first.append(first.changelog, 0, key, b"y")
+    second = await start(first.cluster)
     second.publish(0, 3)
     await second.member.rebalance([0])
     await second.committed({0: 3})
@@ -91,8 +90,8 @@ async def test_partitions_that_are_assigned_before_the_program_runs_are_read(sta
 
     world = await start_in(Late)
     world.publish(0, 1)
-    await world.until(lambda: world.topic.committed or world.member.fetches > 1000)
-    assert world.topic.committed == {0: 1}
+    await world.until(lambda: world.positions or world.member.fetches > 1000)
+    assert world.positions == {0: 1}
 
 
 async def test_ledgers_are_recovered_a_few_at_a_time(start):
@@ -127,7 +126,7 @@ async def test_a_partition_without_a_ledger_is_not_read_and_the_others_are(start
 async def test_a_partition_that_was_added_since_the_start_ends_the_program(start):
     """A new process knows how many partitions the outputs and the changelog have now."""
     world = await start()
-    world.topic.records.append([])
+    world.cluster.add_partitions("raw-traces", 3)
 
     await world.member.rebalance([0, 2])
     await world.until(lambda: world.program.error)
@@ -167,17 +166,17 @@ async def test_a_look_up_that_outlives_its_assignment_leaves_the_next_alone(star
     await world.member.rebalance([0])
     world.publish(0, 0)
     await world.committed({0: 1})
-    world.publisher.gate.clear()
+    world.hold()
     world.publish(0, 1, 2)
     await world.until(lambda: world.metric("kp_in_flight_records") == 1)
 
     target = (world.topic_ids, "current") if look_up == "topic" else (world.member, "epoch_ends")
     asked, given_up = hold_next(monkeypatch, *target)
-    world.topic.leader_epoch = 1
+    world.log(0).begin_epoch()
     world.publish(0, 3)
     await asked.wait()
     world.member.expel()
-    world.publisher.gate.set()
+    world.hold(False)
     await world.member.rebalance([0])
     await world.until(lambda: not world.member.paused())
     given_up.set()
@@ -208,17 +207,17 @@ async def test_a_batch_of_an_ended_assignment_is_dropped(start, monkeypatch):
 async def test_a_worker_outside_its_group_commits_nothing_and_waits_for_nothing(start):
     """Its successor publishes those records."""
     world = await start(drain=600)
-    world.publisher.gate.clear()
+    world.hold()
     world.publish(0, 1, 2)
     await world.member.rebalance([0])
     await world.until(lambda: world.metric("kp_in_flight_records") == 2)
 
     world.member.expel()
-    world.publisher.gate.set()
+    world.hold(False)
     async with asyncio.timeout(60):
         await world.member.rebalance([1])
 
-    assert world.topic.committed == {}
+    assert world.positions == {}
     assert world.source.assignment.lanes == []
 
 
@@ -226,14 +225,14 @@ async def test_once_its_partitions_are_lost_a_worker_commits_nothing_until_it_ha
     """Each transaction would be aborted; a line in the log tells once."""
     world = await start()
     await world.member.rebalance([0])
-    world.publisher.is_lost = True
+    world.lose()
     world.publish(0, 1)
     await world.until(lambda: world.metric("kp_aborted_transactions_total", reason="rebalance") == 1)
     await world.settle()
     assert world.metric("kp_aborted_transactions_total", reason="rebalance") == 1
     assert len([message for message in caplog.messages if "aborted" in message]) == 1
 
-    world.publisher.is_lost = False
+    world.lose(False)
     await world.member.rebalance([0])
     await world.committed({0: 1})
 
@@ -269,7 +268,7 @@ async def test_a_last_transaction_that_takes_too_long_ends_the_process(start):
     """The next process fences it off; a transaction that was committed nevertheless counts."""
     world = await start(drain=0.05)
     await world.member.rebalance([0])
-    world.publisher.gate.clear()
+    world.hold()
     world.publish(0, 1)
     await world.until(lambda: world.metric("kp_in_flight_records") == 1)
 
@@ -333,9 +332,8 @@ async def test_a_recreated_topic_is_read_however_long_its_beginning_takes_to_fin
         await seek(*partitions)
 
     monkeypatch.setattr(world.member, "seek_to_beginning", slowly)
-    world.topic.records[0].clear()
+    world.create_again("raw-traces")
     world.publish(0, *range(100, 105))
-    world.topic.id = b"second"
     await world.until(lambda: len(world.outputs()) == 10)
 
     assert world.outputs()[5:] == list(range(100, 105))
@@ -399,18 +397,17 @@ async def test_a_commit_for_the_topic_before_that_arrives_late_skips_nothing(sta
     first.publish(0, *range(5))
     await first.member.rebalance([0])
     await first.committed({0: 5})
-    late = first.topic.metadata[0]
+    late = first.cluster.group.committed["raw-traces", 0].metadata
     await first.stop()
-    first.topic.records[0].clear()
-    first.topic.id = b"second"
-    second = await start(first.topic, first.publisher)
+    first.create_again("raw-traces")
+    second = await start(first.cluster)
     second.publish(0, 100, 101)
     await second.member.rebalance([0])
     await second.committed({0: 2})
     await second.stop()
 
-    second.topic.committed[0], second.topic.metadata[0] = 5, late
-    third = await start(second.topic, second.publisher)
+    second.move_to(0, 5, late)
+    third = await start(second.cluster)
     third.publish(0, *range(102, 110))
     await third.member.rebalance([0])
     await third.committed({0: 10})
@@ -424,21 +421,20 @@ async def skipped(world):
 
 
 async def after_five(start):
-    """Return the topic and the publisher that a worker leaves which has committed five records."""
+    """Return the brokers that a worker leaves which has committed five records."""
     world = await start()
-    world.topic.id = b"topic"
     world.publish(0, *range(5))
     await world.member.rebalance([0])
     await world.committed({0: 5})
     await world.stop()
-    return world.topic, world.publisher
+    return world.cluster
 
 
 async def test_offsets_deleted_while_no_worker_ran_are_counted_and_logged(start, caplog):
     world = await start()
-    world.topic.committed[0] = 2
+    world.move_to(0, 2)
     world.publish(0, *range(10))
-    world.topic.delete_before(0, 5)
+    world.log(0).delete_before(5)
     await world.member.rebalance([0])
     await world.committed({0: 10})
 
@@ -448,10 +444,10 @@ async def test_offsets_deleted_while_no_worker_ran_are_counted_and_logged(start,
 
 
 async def test_deleted_records_that_had_outputs_before_the_group_was_set_back_do_not_count(start):
-    second = await start(*await after_five(start))
+    second = await start(await after_five(start))
     second.publish(0, *range(5, 10))
-    second.topic.committed[0] = 2
-    second.topic.delete_before(0, 7)
+    second.move_to(0, 2)
+    second.log(0).delete_before(7)
     await second.member.rebalance([0])
     await second.committed({0: 10})
 
@@ -460,14 +456,14 @@ async def test_deleted_records_that_had_outputs_before_the_group_was_set_back_do
 
 async def test_offsets_deleted_behind_a_full_lane_are_counted(start):
     world = await start(in_flight_records=1)
-    world.publisher.gate.clear()
+    world.hold()
     world.publish(0, *range(30))
     await world.member.rebalance([0])
     await world.until(lambda: world.metric("kp_in_flight_records") == 1)
     await world.settle()
 
-    world.topic.delete_before(0, 20)
-    world.publisher.gate.set()
+    world.log(0).delete_before(20)
+    world.hold(False)
     await world.committed({0: 30})
 
     assert world.outputs()[-10:] == list(range(20, 30))
@@ -480,9 +476,10 @@ async def test_gaps_of_transactions_and_compaction_do_not_count_as_skipped(start
     world.publish(0, 1)
     await world.member.rebalance([0])
     await world.committed({0: 1})
-    world.topic.publish(0, b"", b"5", gap=4)
+    world.log(0).skip(4)
+    world.append("raw-traces", 0, b"5", b"")
     await world.committed({0: 6})
-    world.topic.delete_before(0, 1)
+    world.log(0).delete_before(1)
 
     assert await skipped(world) == 0
 
@@ -493,8 +490,9 @@ async def test_a_position_that_no_worker_committed_passes_over_records_and_none_
 ):
     world = await start()
     world.publish(0, *range(10))
-    world.topic.delete_before(0, first)
-    world.topic.committed |= {} if position is None else {0: position}
+    world.log(0).delete_before(first)
+    if position is not None:
+        world.move_to(0, position)
     await world.member.rebalance([0])
     await world.committed({0: 10})
 
@@ -503,9 +501,9 @@ async def test_a_position_that_no_worker_committed_passes_over_records_and_none_
 
 async def test_offsets_that_a_position_of_no_worker_passes_over_are_counted_and_logged(start, caplog):
     """A consumer with group.protocol=consumer committed for a partition: 287 records were never scored."""
-    second = await start(*await after_five(start))
+    second = await start(await after_five(start))
     second.publish(0, *range(5, 10))
-    second.topic.committed[0], second.topic.metadata[0] = 8, ""
+    second.move_to(0, 8)
     await second.member.rebalance([0])
     await second.settle()
     await second.member.rebalance([0])
@@ -519,10 +517,9 @@ async def test_offsets_that_a_position_of_no_worker_passes_over_are_counted_and_
 
 async def test_a_position_that_workers_committed_before_their_last_is_not_obeyed(start, caplog):
     """A coordinator was elected that lacked the last positions: outputs were there twice."""
-    second = await start(*await after_five(start))
+    second = await start(await after_five(start))
     second.publish(0, 5, 6)
-    former = Position(2, second.topic.id)
-    second.topic.committed[0], second.topic.metadata[0] = former.offset, metadata_of(former)
+    second.move_to(0, 2, metadata_of(Position(2, b"first")))
     await second.member.rebalance([0])
     await second.committed({0: 7})
 
@@ -532,9 +529,9 @@ async def test_a_position_that_workers_committed_before_their_last_is_not_obeyed
 
 async def test_a_position_beyond_the_end_is_not_obeyed(start, caplog):
     """The client began anew, so that outputs were there twice, and offsets were counted that are none."""
-    second = await start(*await after_five(start))
+    second = await start(await after_five(start))
     second.publish(0, 5, 6)
-    second.topic.committed[0], second.topic.metadata[0] = 30, ""
+    second.move_to(0, 30)
     await second.member.rebalance([0])
     await second.committed({0: 7})
 
@@ -545,11 +542,8 @@ async def test_a_position_beyond_the_end_is_not_obeyed(start, caplog):
 
 async def test_a_workers_position_ahead_of_a_changelog_that_lost_records_passes_nothing_over(start, caplog):
     """With the changelog deleted, the next scores were other ones without a line."""
-    topic, publisher = await after_five(start)
-    publisher.committed = [
-        record for record in publisher.committed if record.topic in ("contribute", "rejected")
-    ]
-    second = await start(topic, publisher)
+    second = await start(await after_five(start))
+    second.create_again(second.changelog)
     second.publish(0, 5)
     await second.member.rebalance([0])
     await second.committed({0: 6})
@@ -565,7 +559,7 @@ async def test_a_changelog_that_is_created_again_while_a_worker_runs_is_told_onc
     world.publish(0, *range(5))
     await world.member.rebalance([0])
     await world.committed({0: 5})
-    world.publisher.delete(world.changelog)
+    world.log(0, world.changelog).truncate(0)
     for offset in (5, 6):
         world.publish(0, offset)
         await world.committed({0: offset + 1})
@@ -576,9 +570,9 @@ async def test_a_changelog_that_is_created_again_while_a_worker_runs_is_told_onc
 
 async def test_the_beginning_offsets_are_looked_up_again_after_a_broker_failure(start):
     world = await start()
-    world.topic.committed[0], world.topic.metadata[0] = 2, metadata_of(Position(2, world.topic.id))
+    world.move_to(0, 2, metadata_of(Position(2, b"first")))
     world.publish(0, *range(10))
-    world.topic.delete_before(0, 5)
+    world.log(0).delete_before(5)
     world.member.look_up_error = KafkaError("the broker is down")
     await world.member.rebalance([0])
     await world.committed({0: 10})
@@ -590,7 +584,7 @@ async def test_the_beginning_offsets_are_looked_up_again_after_a_broker_failure(
 async def test_lag_includes_open_transactions_which_have_a_gauge_of_their_own(start):
     world = await start()
     world.publish(0, *range(10))
-    world.topic.open_from[0] = 4
+    world.log(0).open_from = 4
     await world.member.rebalance([0])
     await world.committed({0: 4})
     await world.check()
@@ -598,7 +592,8 @@ async def test_lag_includes_open_transactions_which_have_a_gauge_of_their_own(st
     assert world.metric("kp_consumer_lag_records", partition="0") == 6
     assert world.metric("kp_open_transaction_records", partition="0") == 6
 
-    world.topic.open_from.clear()
+    world.log(0).open_from = None
+    world.log(0).skip(0)
     await world.committed({0: 10})
     await world.check()
     assert world.metric("kp_consumer_lag_records", partition="0") == 0

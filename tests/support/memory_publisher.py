@@ -1,4 +1,4 @@
-"""In-memory transactions, whose refusals and failures a test controls."""
+"""What becomes of the transactions of a lane under test. Whole workers have brokers in memory instead."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from knowledgepulse_kafka.commit_outcome import CommitOutcome, Committed, Rebalanced, Refused, Throttled
+from knowledgepulse_kafka.commit_outcome import CommitOutcome, Committed, Refused, Throttled
 from knowledgepulse_kafka.errors import (
     DeliveryError,
     Refusal,
     RefusedError,
-    TimestampError,
     TooLargeError,
     UnacceptableError,
 )
@@ -34,9 +33,6 @@ class MemoryPublisher:
         refused_in_batch: topics that refuse a batch with more than one record as too large.
         refused: topics that refuse every record as too large.
         refusing_keyless: topics that refuse records without a key, as compacted ones do.
-        refusing_timestamps: topics that refuse every timestamp except the current time.
-        is_failing: whether transactions fail.
-        is_lost: whether the group has rebalanced.
         is_throttled: whether a quota holds transactions back.
         gate: an event that blocks transactions until it is set.
     """
@@ -48,9 +44,6 @@ class MemoryPublisher:
         self.refused_in_batch: set[str] = set()
         self.refused: set[str] = set()
         self.refusing_keyless: set[str] = set()
-        self.refusing_timestamps: set[str] = set()
-        self.is_failing = False
-        self.is_lost = False
         self.is_throttled = False
         self.gate = asyncio.Event()
         self.gate.set()
@@ -60,12 +53,6 @@ class MemoryPublisher:
     def records(self, *topics: str) -> list[OutputRecord]:
         """Return the committed records of topics, in order."""
         return [record for record in self.committed if record.topic in topics]
-
-    def delete(self, topic: str) -> None:
-        """Delete a topic, which is there again at once, and empty."""
-        self.committed = [record for record in self.committed if record.topic != topic]
-        for place in [place for place in self._ends if place[0] == topic]:
-            del self._ends[place]
 
     async def commit(self, prepared: Prepared) -> CommitOutcome:
         """Commit what an assignment has prepared."""
@@ -77,10 +64,8 @@ class MemoryPublisher:
         positions: Mapping[int, Position],
         alone: Collection[OutputRecord] = (),
     ) -> CommitOutcome:
-        """Commit records and positions, or refuse or fail as the test says."""
+        """Commit records and positions, or refuse them as the test says."""
         await self.gate.wait()
-        if self.is_failing:
-            raise DeliveryError("not confirmed")
         if self.is_throttled:
             return Throttled("a quota is exceeded")
         batches: defaultdict[object, list[OutputRecord]] = defaultdict(list)
@@ -90,8 +75,6 @@ class MemoryPublisher:
         refusals = [Refusal(batch, error) for batch in batches.values() if (error := self._error(batch))]
         if refusals:
             return Refused(RefusedError(*refusals))
-        if self.is_lost:
-            return Rebalanced()
         self.transactions += 1
         self.positions |= positions
         return Committed([self._append(record) for record in records])
@@ -109,6 +92,4 @@ class MemoryPublisher:
             return TooLargeError(f"{topic}: too large")
         if topic in self.refusing_keyless and any(record.key is None for record in batch):
             return UnacceptableError(f"{topic}: no key")
-        if topic in self.refusing_timestamps and any(record.timestamp_ms >= 0 for record in batch):
-            return TimestampError(f"{topic}: timestamp rejected")
         return None
