@@ -107,10 +107,10 @@ async def test_a_partition_that_cannot_start_is_the_reader_s_error(member):
 
     starts = PartitionStarts(member, recover)
     member.subscribe(topics=[NAME], listener=Listener(starts))
-    await member.rebalance([0])
     starts.check()
+    await member.rebalance([0])
     await asked.wait()
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    for _ in range(3):
+        await asyncio.sleep(0)  # the task ends
     with pytest.raises(TopicError, match="the log cannot be read"):
         starts.check()
