@@ -221,6 +221,10 @@ findings: ## run what is known of other programs' behaviour, which takes Java 17
 dist: ## build the wheel and the sdist in dist/, install them in an empty environment, and run demo and score there
 	tests/dist.sh
 
+.PHONY: image
+image: ## build the image on a Docker engine, and try it: its version, and its check of a worker beside a broker
+	tests/image.sh
+
 .PHONY: clean
 clean: ## remove the virtual environment and the tools' caches
 	rm -rf $(VENV) *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

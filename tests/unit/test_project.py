@@ -124,3 +124,28 @@ def test_the_release_takes_its_notes_from_the_changelogs_latest_section():
     done = subprocess.run(["sh", "-c", notes], cwd=ROOT, check=True, capture_output=True, text=True)
     latest = CHANGELOG.split(f"\n## {PROJECT['version']} - ")[1].split("\n", 1)[1]
     assert done.stdout == latest.split("\n## ")[0] + "\n"
+
+
+def test_what_a_release_publishes_was_tried_before():
+    """And the tests, which run much code of others, cannot publish."""
+    made = jobs(ROOT / ".github/workflows/release.yml")
+    rights = {name: job.get("permissions", {}) for name, job in made.items()}
+
+    assert [name for name in made if "id-token" in rights[name]] == ["release"]
+    assert made["release"]["needs"] == ["packages", "image"]
+    assert rights["packages"] == {}
+    (tried,) = (
+        number for number, step in enumerate(made["image"]["steps"]) if step.get("run") == "make image"
+    )
+    assert all("docker push" not in step.get("run", "") for step in made["image"]["steps"][:tried])
+
+
+def test_the_page_of_releases_names_what_the_workflow_reads():
+    workflow = (ROOT / ".github/workflows/release.yml").read_text()
+    page = (ROOT / "CONTRIBUTING.md").read_text().split("### What a publisher sets once")[1]
+    (environment,) = {
+        job["environment"] for job in yaml.safe_load(workflow)["jobs"].values() if "environment" in job
+    }
+
+    read = set(re.findall(r"\b(?:vars|secrets)\.(\w+)", workflow))
+    assert read | {environment} <= set(re.findall(r"`([\w.]+)`", page))
