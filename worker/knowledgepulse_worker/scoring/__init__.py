@@ -20,6 +20,7 @@ from knowledgepulse_worker.scoring.dimensions import (
     complexity,
     novelty,
     outcome_confidence,
+    shape_of,
     tool_diversity,
 )
 from knowledgepulse_worker.scoring.explanation import (
@@ -103,6 +104,7 @@ __all__ = [
     "score_trace",
     "scores_that_count",
     "scores_under",
+    "shape_of",
     "shortened",
     "similarity_text",
     "task_of",

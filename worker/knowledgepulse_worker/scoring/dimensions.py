@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from knowledgepulse_schemas import ReasoningTrace
 
@@ -20,9 +21,38 @@ class Dimensions:
     outcome_confidence: float
 
 
-def tool_names(trace: ReasoningTrace) -> set[str]:
-    """Return the distinct names of the tools in the trace's steps."""
-    return {step.tool.name for step in trace.steps if step.tool is not None}
+class Shape(NamedTuple):
+    """What the formula reads of a trace's steps.
+
+    Attributes:
+        steps: the number of steps.
+        types: their distinct types.
+        recoveries: the number of error recoveries.
+        tools: the number of distinct names of tools.
+    """
+
+    steps: int
+    types: frozenset[str]
+    recoveries: int
+    tools: int
+
+    @property
+    def complexity(self) -> float:
+        """The variety and length of the reasoning; see :func:`complexity`."""
+        recovered = 0.3 if self.recoveries else 0.0
+        return min(1.0, len(self.types) / 4 * 0.5 + recovered + self.steps / 20 * 0.2)
+
+    @property
+    def tool_diversity(self) -> float:
+        """The number of distinct tools per step; see :func:`tool_diversity`."""
+        return min(1.0, self.tools / max(1, self.steps) * 3)
+
+
+def shape_of(trace: ReasoningTrace) -> Shape:
+    """Return what the formula reads of a trace's steps."""
+    types = [step.type for step in trace.steps]
+    tools = {step.tool.name for step in trace.steps if step.tool is not None}
+    return Shape(len(types), frozenset(types), types.count("error_recovery"), len(tools))
 
 
 def complexity(trace: ReasoningTrace) -> float:
@@ -31,9 +61,7 @@ def complexity(trace: ReasoningTrace) -> float:
     It adds 0.5 times the share of the four step types that occur, 0.3 if the agent recovered from an error,
     and 0.2 for every 20 steps. Only the sum is capped at 1, not the last term.
     """
-    types = {step.type for step in trace.steps}
-    recovered = 0.3 if "error_recovery" in types else 0.0
-    return min(1.0, len(types) / 4 * 0.5 + recovered + len(trace.steps) / 20 * 0.2)
+    return shape_of(trace).complexity
 
 
 def novelty(similarity: float | None) -> float:
@@ -52,7 +80,7 @@ def novelty(similarity: float | None) -> float:
 
 def tool_diversity(trace: ReasoningTrace) -> float:
     """Return the number of distinct tools per step, scaled so that a new tool in every third step gives 1."""
-    return min(1.0, len(tool_names(trace)) / max(1, len(trace.steps)) * 3)
+    return shape_of(trace).tool_diversity
 
 
 def outcome_confidence(trace: ReasoningTrace) -> float:

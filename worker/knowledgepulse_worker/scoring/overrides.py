@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, Literal, TypeAlias
 
-from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.scoring.dimensions import tool_names
+from knowledgepulse_worker.scoring.dimensions import Shape
 
 Override: TypeAlias = Literal["single_thought", "recovered", "single_tool"]
 
@@ -22,20 +21,19 @@ EFFECTS: dict[Override, str] = {
 """A description of the effect of each override."""
 
 
-def overrides_of(trace: ReasoningTrace) -> tuple[Override, ...]:
+def overrides_of(shape: Shape, *, success: bool) -> tuple[Override, ...]:
     """Return the names of the overrides that apply to a trace, in order.
 
     - ``single_thought``: the only step is a thought.
     - ``recovered``: the run succeeded after more than two error recoveries.
     - ``single_tool``: the steps use exactly one distinct tool.
     """
-    steps = trace.steps
-    applies: dict[Override, bool] = {
-        SINGLE_THOUGHT: len(steps) == 1 and steps[0].type == "thought",
-        RECOVERED: trace.metadata.success and sum(step.type == "error_recovery" for step in steps) > 2,
-        SINGLE_TOOL: len(tool_names(trace)) == 1,
-    }
-    return tuple(name for name, does in applies.items() if does)
+    applies: tuple[tuple[Override, bool], ...] = (
+        (SINGLE_THOUGHT, shape.steps == 1 and shape.types == {"thought"}),
+        (RECOVERED, success and shape.recoveries > 2),
+        (SINGLE_TOOL, shape.tools == 1),
+    )
+    return tuple([name for name, does in applies if does])
 
 
 def apply_overrides(score: float, overrides: Collection[str]) -> float:

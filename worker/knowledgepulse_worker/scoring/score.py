@@ -15,10 +15,9 @@ from knowledgepulse_worker.scoring.cache import Nearest
 from knowledgepulse_worker.scoring.counts import Counts
 from knowledgepulse_worker.scoring.dimensions import (
     Dimensions,
-    complexity,
     novelty,
     outcome_confidence,
-    tool_diversity,
+    shape_of,
 )
 from knowledgepulse_worker.scoring.learned import learned_value
 from knowledgepulse_worker.scoring.overrides import Override, apply_overrides, overrides_of
@@ -140,13 +139,14 @@ def score_trace(
         NoFactsError: the counts are needed and None.
     """
     profile = policy.profile(trace.metadata.task_domain)
+    shape = shape_of(trace)
     dimensions = Dimensions(
-        complexity=complexity(trace),
+        complexity=shape.complexity,
         novelty=novelty(None if nearest is None else nearest.similarity),
-        tool_diversity=tool_diversity(trace),
+        tool_diversity=shape.tool_diversity,
         outcome_confidence=outcome_confidence(trace),
     )
-    overrides = overrides_of(trace)
+    overrides = overrides_of(shape, success=trace.metadata.success)
     learned = learned_value(profile, dimensions, counts)
     quality = quality_score(dimensions, overrides, profile, learned)
     return Score(

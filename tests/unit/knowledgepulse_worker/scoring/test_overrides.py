@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledgepulse_worker.scoring import apply_overrides, overrides_of
+from knowledgepulse_worker.scoring import apply_overrides, overrides_of, shape_of
 
 RECOVERIES = ["error_recovery"] * 3
 
 
 def overridden(score, trace):
     """Return the score after a trace's overrides, and their names."""
-    names = overrides_of(trace)
+    names = overrides_of(shape_of(trace), success=trace.metadata.success)
     return apply_overrides(score, names), names
 
 
