@@ -32,6 +32,7 @@ class CommandGroup(click.Group):
         except click.NoSuchOption as error:
             if others := self._commands_with(error.option_name):
                 error.message += f"; it is an option of {', '.join(others)}"
+                error.possibilities = None
             raise
         except click.UsageError as error:
             if settings := _SETTINGS_FILE.search(error.message):

@@ -540,7 +540,11 @@ def test_files_of_another_kind_are_refused_with_the_remedy(
     ("words", "said"),
     [
         (["run", "worker.toml"], "(worker.toml). Did you mean '--config worker.toml'?"),
-        (["policy", "rescore", "--plot", "x.png"], "--plot; it is an option of evaluate, fit, tune"),
+        (["policy", "rescore", "--plot", "x.png"], "--plot; it is an option of evaluate, fit, tune\n"),
+        (
+            ["policy", "history", "--since", "7d"],
+            "--since; it is an option of evaluate, fit, label, prior, tune, rescore, drift\n",
+        ),
         (["policy", "tune", "--target", "10%"], "'10%' is not a number; write 0.1."),
     ],
 )
