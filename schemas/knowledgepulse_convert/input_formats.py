@@ -13,6 +13,7 @@ from knowledgepulse_convert.sessions.table_reader import format_of
 from knowledgepulse_convert.spans import exports
 
 _PROGRAMS = """
+    spans.langsmith spans.langfuse spans.openai_agents
     sessions.claude_code sessions.claude_stream sessions.cline sessions.codex sessions.codex_exec
     sessions.copilot_cli sessions.cursor_stream sessions.gemini_cli sessions.gemini_stream
     sessions.opencode sessions.opencode_run sessions.pi sessions.cursor sessions.droid
@@ -21,8 +22,7 @@ _PROGRAMS = """
     sessions.autogen sessions.pydantic_ai sessions.agent_framework
     sessions.haystack sessions.goose sessions.amp sessions.sharegpt benchmarks.inspect_logs sessions.adk
     sessions.vscode_chat benchmarks.agentdojo sessions.browser_use benchmarks.atif sessions.openhands
-    benchmarks.swe_agent benchmarks.mini_swe_agent benchmarks.tau_bench spans.langsmith spans.langfuse
-    spans.openai_agents messages.langchain
+    benchmarks.swe_agent benchmarks.mini_swe_agent benchmarks.tau_bench messages.langchain
 """
 _VENDORS = """
     messages.bedrock messages.anthropic messages.openai sessions.chat_lines

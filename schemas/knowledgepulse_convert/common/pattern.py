@@ -46,9 +46,12 @@ class Pattern:
     def __init__(self, conditions: Conditions) -> None:
         self.wanted = {at(name) if isinstance(name, str) else name: conditions[name] for name in conditions}
         self._tests = [(path.names, _test(wanted)) for path, wanted in self.wanted.items()]
+        self._needed = {names[0] for names, test in self._tests if names and not test(_MISSING)}
 
     def fits(self, value: dict[str, Any]) -> bool:
-        """Return whether an object has all of it."""
+        """Return whether a value is an object that has all of it."""
+        if not (isinstance(value, dict) and self._needed <= value.keys()):  # nearly always
+            return False
         for names, test in self._tests:
             found: Any = value
             for name in names:

@@ -10,7 +10,6 @@ from typing import Any
 
 from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.losses import Losses
-from knowledgepulse_convert.common.reading import as_text
 from knowledgepulse_convert.messages import wrapped
 from knowledgepulse_convert.spans.conversation import ModelCall, ToolRun
 from knowledgepulse_convert.spans.tree import Node
@@ -163,11 +162,9 @@ def node_of(
 
 
 def _tells(span: Span, what: re.Pattern[str]) -> bool:
-    """Check the names of attributes, and their JSON."""
-    told = [span.attributes, *(event.attributes for event in span.events)]
-    return any(what.search(name) for attributes in told for name in attributes) or any(
-        what.search(as_text(value)) for attributes in told for value in attributes.values() if value
-    )
+    """Check the attributes of a span and of its events, written as Python does."""
+    told = (span.attributes, *(event.attributes for event in span.events))
+    return any(what.search(str(attributes)) for attributes in told)
 
 
 def _count_unread(span: Span, used: set[str], losses: Losses) -> None:

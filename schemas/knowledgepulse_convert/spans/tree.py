@@ -32,9 +32,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRACE_ID = re.compile("(?!0+$)[0-9a-f]{15,32}")
 _SPAN_ID = re.compile("(?!0+$)[0-9a-f]{16}")
 
-_REASON = re.compile("(?:finish|stop)(?:_r|R)eason")
-_CALLED = re.compile(r"\A\W*tool[_-]?(?:calls?|use)\W*\Z", re.IGNORECASE)
-"""The value of a finish reason that says that the model made calls."""
+_REASON = re.compile("[hp](?:_r|R)eason")
+"""The end of the names of finish reasons and stop reasons, which is found sooner than the whole."""
+_CALLED = re.compile(r"reasons?\W+tool[_-]?(?:calls?|use)\b", re.IGNORECASE)
+"""A finish reason that says that the model made calls."""
 _IS_ERROR = re.compile(r"error\\*[\"']?[:=] ?(?:true|false)", re.IGNORECASE)
 _ANSWERING = ("final_result", "final_answer")
 """How the names of calls begin that give an answer in Pydantic AI and smolagents."""
@@ -58,7 +59,7 @@ class Node:
         error: The failure that the tracer flags.
         returned: Reads what the node returned, if it is no call itself.
         unrecorded: What the tracer does not record of calls of its kind.
-        tells: Returns whether the node has a member whose name fits a pattern.
+        tells: Returns whether a pattern is found in what the tracer wrote of the node.
         failures: Executions of tools that have failed, if the node is none itself.
         functions: What the function may be called that the node is of, if it is no call itself.
         agent_id: The id or name of the agent.
