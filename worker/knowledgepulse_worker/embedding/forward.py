@@ -58,9 +58,8 @@ def require_precision(precision: Precision, has: Collection[Precision]) -> None:
 class Forward:
     """A model's compiled forward pass for a single text, callable from several threads at once.
 
-    Texts that fill the window, as most traces do, have a separate network, which is a tenth faster and takes
-    45 MB. Shorter texts are padded to a multiple of 16 tokens. Several texts per call would be no faster, and
-    in bfloat16 a text's vector would depend on the other texts.
+    Texts are padded to a multiple of 16 tokens, or to the longest text. Several texts per call would be no
+    faster, and in bfloat16 a text's vector would depend on the other texts.
 
     Args:
         bert: the model.
@@ -82,38 +81,34 @@ class Forward:
             "INFERENCE_NUM_THREADS": max(parallel, usable_cores()),
             "ENABLE_CPU_PINNING": False,  # several workers would all pin themselves to the same cores
         }
-        self._whole = _CORE.compile_model(build_network(bert, longest), "CPU", settings)
-        self._padded = _CORE.compile_model(build_network(bert), "CPU", settings)
+        self._network = _CORE.compile_model(build_network(bert), "CPU", settings)
         self._longest = longest
         self._parallel = parallel
         self._threads = threading.local()
 
     def __call__(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """Turn a text's token ids, at most ``longest``, into a unit vector, shape (dimensions,)."""
-        if not hasattr(self._threads, "whole"):
-            self._threads.whole = self._whole.create_infer_request()
-            self._threads.padded = self._padded.create_infer_request()
+        if not hasattr(self._threads, "request"):
+            self._threads.request = self._network.create_infer_request()
+        request: openvino.InferRequest = self._threads.request
+        padded = np.zeros((1, self._padded_length(len(ids))), dtype=np.int64)
+        padded[0, : len(ids)] = ids
         # Copy the inputs, since memory that was shared with a request has corrupted the heap when both were
         # freed.
-        request: openvino.InferRequest
-        if len(ids) == self._longest:
-            request = self._threads.whole
-            request.infer({"ids": np.array([ids], dtype=np.int64)})
-        else:
-            request = self._threads.padded
-            padded = np.zeros((1, -(-len(ids) // _LENGTH_MULTIPLE) * _LENGTH_MULTIPLE), dtype=np.int64)
-            padded[0, : len(ids)] = ids
-            request.infer({"ids": padded, "length": np.array([len(ids)], dtype=np.int64)})
+        request.infer({"ids": padded, "length": np.array([len(ids)], dtype=np.int64)})
         vector: NDArray[np.float32] = request.get_output_tensor().data[0]
         return vector.copy()  # the next call overwrites it
 
     def warm(self) -> None:
         """Compile the network for every shape in every stream, so that it does not delay the first texts."""
-        shapes = [*range(_LENGTH_MULTIPLE, self._longest, _LENGTH_MULTIPLE), self._longest - 1, self._longest]
+        lengths = [*range(_LENGTH_MULTIPLE, self._longest, _LENGTH_MULTIPLE), self._longest]
 
         def run(_thread: int) -> None:
-            for length in shapes:
+            for length in lengths:
                 self([0] * length)
 
         with ThreadPoolExecutor(self._parallel) as threads:
             list(threads.map(run, range(self._parallel)))
+
+    def _padded_length(self, length: int) -> int:
+        return min(-(-length // _LENGTH_MULTIPLE) * _LENGTH_MULTIPLE, self._longest)

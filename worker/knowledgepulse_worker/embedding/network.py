@@ -25,20 +25,17 @@ _MASKED_SCORE = -1e4
 """Added to the attention scores of padding, whose share is then exp(-10,000) = 0 in every precision."""
 
 
-def build_network(bert: Bert, tokens: int | None = None) -> openvino.Model:
+def build_network(bert: Bert) -> openvino.Model:
     """Return the network that turns a text's token ids into its vector.
 
-    The input ``ids`` (int64) has the shape (1, ``tokens``). If ``tokens`` is None, ``ids`` can have any
-    length and end with padding, and a second input ``length``, shape (1,), int64, gives the number of ids
-    before the padding. The output, shape (1, dimensions), float32, has length 1, even if the model does not
-    normalize its vectors.
+    The input ``ids`` (int64), shape (1, tokens), has any length and ends with padding. A second input,
+    ``length``, shape (1,), int64, is the number of ids before the padding. The output, shape (1, dimensions),
+    float32, has length 1, even if the model does not normalize its vectors.
 
     Raises:
         ModelError: a tensor is missing, or its shape does not fit the configuration.
     """
-    ids = ops.parameter([1, -1 if tokens is None else tokens], np.int64, name="ids")
-    if tokens is not None:
-        return openvino.Model([_Builder(bert).vector(ids, None)], [ids], "bert")
+    ids = ops.parameter([1, -1], np.int64, name="ids")
     length = ops.parameter([1], np.int64, name="length")
     return openvino.Model([_Builder(bert).vector(ids, length)], [ids, length], "bert")
 
@@ -52,16 +49,12 @@ class _Builder:
     def __init__(self, bert: Bert) -> None:
         self._bert = bert
 
-    def vector(self, ids: openvino.Node, length: openvino.Node | None) -> openvino.Node:
-        """Return the text's vector; ``length`` is None if there is no padding."""
+    def vector(self, ids: openvino.Node, length: openvino.Node) -> openvino.Node:
+        """Return the vector of a text that is followed by padding."""
         bert = self._bert
         places = _places(ids)
-        present = None if length is None else ops.convert(ops.less(places, length), "f32")
-        mask = (
-            None
-            if present is None
-            else ops.multiply(ops.subtract(_scalar(1), present), _scalar(_MASKED_SCORE))
-        )
+        present = ops.convert(ops.less(places, length), "f32")
+        mask = ops.multiply(ops.subtract(_scalar(1), present), _scalar(_MASKED_SCORE))
         tokens = self._embed(ids, places if bert.padding is None else _places_without(ids, bert.padding))
         for number in range(bert.layers):
             tokens = self._layer(tokens, mask, f"encoder.layer.{number}")
@@ -76,7 +69,7 @@ class _Builder:
         tokens = ops.add(ops.gather(_constant(words), ids, _axis(0)), positions)
         return self._normalized(tokens, "embeddings.LayerNorm")
 
-    def _layer(self, tokens: openvino.Node, mask: openvino.Node | None, name: str) -> openvino.Node:
+    def _layer(self, tokens: openvino.Node, mask: openvino.Node, name: str) -> openvino.Node:
         width = self._bert.dimensions
         joined = ops.reshape(self._attention(tokens, mask, name), _axes(0, 0, width), special_zero=True)
         attended = ops.add(self._linear(joined, f"{name}.attention.output.dense", width), tokens)
@@ -85,7 +78,7 @@ class _Builder:
         outer = ops.add(self._linear(inner, f"{name}.output.dense", width), attended)
         return self._normalized(outer, f"{name}.output.LayerNorm")
 
-    def _attention(self, tokens: openvino.Node, mask: openvino.Node | None, name: str) -> openvino.Node:
+    def _attention(self, tokens: openvino.Node, mask: openvino.Node, name: str) -> openvino.Node:
         """Return the heads' outputs, shape (1, tokens, heads, dimensions of a head)."""
         width = self._bert.dimensions
         query, key, value = (
@@ -94,7 +87,7 @@ class _Builder:
         )
         scale = _scalar((width // self._bert.heads) ** -0.5)
         scores = ops.multiply(ops.matmul(query, key, transpose_a=False, transpose_b=True), scale)
-        shares = ops.softmax(scores if mask is None else ops.add(scores, mask), -1)
+        shares = ops.softmax(ops.add(scores, mask), -1)
         heads = ops.matmul(shares, value, transpose_a=False, transpose_b=False)
         return ops.transpose(heads, _axes(0, 2, 1, 3))
 
@@ -116,10 +109,8 @@ class _Builder:
         return ops.add(scaled, _constant(self._bert.tensor(f"{name}.bias", shape)))
 
 
-def _mean(tokens: openvino.Node, present: openvino.Node | None) -> openvino.Node:
-    """Return the mean over the tokens that are present; None means all."""
-    if present is None:
-        return ops.reduce_mean(tokens, _axes(1))
+def _mean(tokens: openvino.Node, present: openvino.Node) -> openvino.Node:
+    """Return the mean over the tokens that are present."""
     total = ops.reduce_sum(ops.multiply(tokens, ops.unsqueeze(present, _axes(1))), _axes(1))
     return ops.divide(total, ops.reduce_sum(present, _axes(0)))
 
@@ -141,7 +132,7 @@ def _places_without(ids: openvino.Node, padding: int) -> openvino.Node:
 
 
 def _constant(values: NDArray[np.float32]) -> openvino.Node:
-    """Return a constant that shares the array's memory, so that two networks do not copy it."""
+    """Return a constant that shares the array's memory."""
     return ops.constant(np.ascontiguousarray(values), shared_memory=True)
 
 

@@ -40,7 +40,7 @@ def test_after_warming_no_length_is_new(bert, monkeypatch):
     infer = module.openvino.InferRequest.infer
 
     def recorded(request, inputs):
-        shapes.add((inputs["ids"].shape, "length" in inputs))
+        shapes.add(inputs["ids"].shape)
         return infer(request, inputs)
 
     monkeypatch.setattr(module.openvino.InferRequest, "infer", recorded)
@@ -50,7 +50,7 @@ def test_after_warming_no_length_is_new(bert, monkeypatch):
         forward([5] * length)
 
     assert shapes == warmed
-    assert len(warmed) == 4  # 16, 32 and 48 tokens with padding, and the whole window
+    assert warmed == {(1, 16), (1, 32), (1, 40)}
 
 
 @pytest.fixture
