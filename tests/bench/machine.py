@@ -7,8 +7,10 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
+from knowledgepulse_worker.embedding.bert import read_bert
 from knowledgepulse_worker.embedding.cores import usable_cores
-from knowledgepulse_worker.embedding.forward import precisions
+from knowledgepulse_worker.embedding.transformer import automatic_precision
+from knowledgepulse_worker.embedding.weights import find_model
 from knowledgepulse_worker.tools.demo.brokers import Broker
 
 _DISTRIBUTIONS = (
@@ -22,6 +24,13 @@ _DISTRIBUTIONS = (
     "confluent-kafka",
     "pydantic",
 )
+
+_WHY = {
+    "bfloat16": "the processor has instructions for it",
+    "int16": "the processor has none for bfloat16",
+    "float32": "the processor has none for bfloat16, and the worker none for integers",
+}
+"""Why ``auto`` selects a precision; see :func:`automatic_precision`."""
 
 
 def cores() -> list[int]:
@@ -39,7 +48,7 @@ def describe(broker: Broker | None) -> dict[str, str]:
     return {
         "CPU": processor(),
         "cores": f"{len(cores())} usable of {os.cpu_count()}",
-        "best precision": precisions()[0],
+        "precision of auto": _automatic(),
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
         "load before the start": f"{os.getloadavg()[0]:.2f}",
         "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
@@ -61,6 +70,11 @@ def processor() -> str:
     }
     best = next((name for flag, name in known.items() if flag in flags), "unknown instructions")
     return f"{info.get('model name', platform.processor() or 'unknown')} with {best}"
+
+
+def _automatic() -> str:
+    precision = automatic_precision(read_bert(find_model(None, None, None).path))
+    return f"{precision}, because {_WHY[precision]}"
 
 
 def _place(broker: Broker | None) -> str:

@@ -93,14 +93,23 @@ class TransformerEmbedder:
         return vectors, repeated
 
 
+def automatic_precision(bert: Bert) -> Precision:
+    """Return the precision that ``auto`` selects: bfloat16, int16 or float32, whichever there is first."""
+    if not has_bfloat16() and instructions_for(bert):
+        return "int16"
+    # OpenVINO takes half a second and 40 MB, which 13-bit integers do not need.
+    from knowledgepulse_worker.embedding.forward import precisions  # noqa: PLC0415
+
+    return precisions()[0]
+
+
 def _load_forward(
     bert: Bert, precision: Precision | Literal["auto"], longest: int, parallel: int
 ) -> tuple[Precision, Forward | IntegerForward]:
-    """Return the precision, by default bfloat16, int16 or float32, whichever there is first, and its pass."""
-    if precision == "int16" or (precision == "auto" and not has_bfloat16() and instructions_for(bert)):
-        return "int16", IntegerForward(bert, longest)
-    # OpenVINO takes half a second and 40 MB, which 13-bit integers do not need.
-    from knowledgepulse_worker.embedding.forward import Forward, precisions  # noqa: PLC0415
+    """Return the precision and its pass."""
+    chosen = automatic_precision(bert) if precision == "auto" else precision
+    if chosen == "int16":
+        return chosen, IntegerForward(bert, longest)
+    from knowledgepulse_worker.embedding.forward import Forward  # noqa: PLC0415 - see above
 
-    chosen = precisions()[0] if precision == "auto" else precision
     return chosen, Forward(bert, chosen, longest, parallel)

@@ -9,8 +9,12 @@ from knowledgepulse_worker.records.ledger_records import Entry, decode_vector
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.audit.novelty_audit import CachedRecord, VectorOrigin
 
-REPEATABILITY = {"float32": 1e-6, "bfloat16": 0.002, "int16": 0.002}
-"""Tolerance of a novelty recomputed from texts, by the precision of the embedding."""
+REPEATABILITY = {"float32": 1e-6, "bfloat16": 0.005, "int16": 0.002}
+"""Tolerance of a novelty recomputed from texts, by the precision of the embedding.
+
+The largest changes against float32 that were seen are 0.0036 and 0.0009 in 500 texts. bfloat16's 8 bits are
+the cause: to round nothing but the factors of products to them changes a novelty as much as OpenVINO does.
+"""
 
 _BATCH = 32
 
