@@ -42,8 +42,6 @@ from knowledgepulse_worker.records.suspects import Suspects
 from knowledgepulse_worker.scoring import LOOK_UPS
 from knowledgepulse_worker.settings import Settings
 
-_IS_READY = attrgetter("is_ready")
-
 
 @dataclass(frozen=True)
 class Services:
@@ -215,10 +213,8 @@ class Lane:
     def _score_ready(self) -> None:
         """Score the records whose predecessors are scored and whose embedding is there."""
         try:
-            while ready := [*islice(takewhile(_IS_READY, self._waiting), LOOK_UPS)]:
-                if len(ready) > 1:
-                    self._scorer.expect(ready)
-                for taken in ready:
+            while self._waiting and self._waiting[0].is_ready:
+                for taken in self._next_ready():
                     self._outcomes.append(self._score(taken))
                     self._waiting.popleft()
                     self._changed.set()
@@ -226,6 +222,14 @@ class Lane:
             self._services.suspects.close(blames_records=True)
             self._stop()
             self._on_failure(error)
+
+    def _next_ready(self) -> list[TakenRecord]:
+        """Return the next records to score, of which there is at least one; several are looked up at once."""
+        if len(self._waiting) == 1:
+            return [self._waiting[0]]
+        ready = [*islice(takewhile(attrgetter("is_ready"), self._waiting), LOOK_UPS)]
+        self._scorer.expect(ready)
+        return ready
 
     def _score(self, taken: TakenRecord) -> RecordOutcome:
         if isinstance(taken, UndecodableRecord):
