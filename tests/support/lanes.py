@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
+from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.commit_outcome import Committed
+from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.records import Fault, RawRecord
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding.base import Embeddings
@@ -18,13 +20,16 @@ from knowledgepulse_worker.lane.assignment import Assignment
 from knowledgepulse_worker.lane.commit import prepare, settle
 from knowledgepulse_worker.lane.lane import Lane, Services
 from knowledgepulse_worker.lane.ledger import Changelog
+from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.reporter import Reporter
+from knowledgepulse_worker.lane.turns import Turns
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.records.ledger_records import Entry
 from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.suspects import Suspects
 from knowledgepulse_worker.redaction.copies import Redaction
 from knowledgepulse_worker.settings import CacheSettings, LimitSettings, Settings, TopicSettings
 from support import waits
@@ -128,6 +133,15 @@ async def feed(lane, *records):
         await lane.take(record)
 
 
+def idle_task() -> PartitionTask:
+    """Return a task of partition 0 that takes nothing."""
+    turns = Turns(Suspects(), stall=1)
+    nothing = lambda *_: None  # noqa: E731
+    return PartitionTask(
+        Place("raw", 0), Changelog(0), turns, new_lane=nothing, on_failure=nothing, on_room=nothing
+    )
+
+
 class FakeEmbedder:
     """Returns a new random vector for every text, so that a repeated embedding shows."""
 
@@ -211,6 +225,7 @@ class Harness:
         """Return an assignment of three partitions, or of those with these changelogs."""
         assignment = Assignment(
             changelogs or {number: Changelog(number) for number in range(3)},
+            GroupMetadata("a-group"),
             self.services,
             on_failure=self.failures.append,
             request_commit=self._request_commit,

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.commit_outcome import CommitOutcome, Committed, Rebalanced
-from knowledgepulse_kafka.records import RawRecord
+from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_worker.lane.commit import Prepared, prepare, settle
 from knowledgepulse_worker.lane.lane import Lane, Services
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
-
-LARGE_BYTES = 65_536
-"""Size in bytes above which a record blocks the event loop for milliseconds."""
-
-YIELD_FACTOR = 19.0
-"""The factor by which a lane's pause after a large record exceeds the record's processing time."""
-
-YIELD_SHARE = 10.0
-"""The divisor of ``limits.stall`` that bounds such a pause, so that the lane never counts as stalled."""
+from knowledgepulse_worker.lane.turns import Turns
 
 
 class Assignment:
@@ -30,6 +21,7 @@ class Assignment:
 
     Args:
         changelogs: the committed entries of the owned partitions, as far as they are known.
+        membership: the group's member to which the partitions are assigned, under which all is committed.
         services: dependencies shared by all lanes.
         on_failure: called on a fatal error; the process must then end.
         request_commit: called when a lane waits for a commit.
@@ -37,36 +29,54 @@ class Assignment:
 
     Attributes:
         tasks: the tasks by partition.
-        is_current: whether neither a rebalance nor the worker's end has begun.
-        is_over: whether records are ignored, since the partitions' next owners read them.
     """
 
     def __init__(
         self,
         changelogs: Mapping[int, Changelog],
+        membership: GroupMetadata,
         services: Services,
         *,
         on_failure: Callable[[BaseException], None],
         request_commit: Callable[[], None],
         on_room: Callable[[PartitionTask], None],
     ) -> None:
-        raw = services.settings.topics.raw
+        self.membership = membership
+        self._services = services
+        self._turns = Turns(services.suspects, services.settings.limits.stall)
         self.tasks = {
-            number: PartitionTask(Place(raw, number), changelog, self)
+            number: PartitionTask(
+                Place(services.settings.topics.raw, number),
+                changelog,
+                self._turns,
+                new_lane=partial(
+                    Lane,
+                    changelog=changelog,
+                    services=services,
+                    on_failure=on_failure,
+                    request_commit=request_commit,
+                ),
+                on_failure=on_failure,
+                on_room=on_room,
+            )
             for number, changelog in changelogs.items()
         }
-        self.is_current = True
-        self.is_over = False
-        self.on_failure = on_failure
-        self.on_room = on_room
-        self._services = services
-        self._request_commit = request_commit
-        self._alone = asyncio.Lock()  # held while a record is processed alone
+        self._turns.takers = [*self.tasks.values()]
+
+    @property
+    def is_current(self) -> bool:
+        """Whether neither a rebalance nor the worker's end has begun."""
+        return self._turns.is_current
+
+    @property
+    def is_over(self) -> bool:
+        """Whether records are ignored, since the partitions' next owners read them."""
+        return self._turns.is_over
 
     @property
     def lanes(self) -> list[Lane]:
         """The lanes of the partitions from which a record was taken."""
-        return [task.lane for task in self.tasks.values() if task.lane is not None]
+        return self._turns.lanes
 
     @property
     def is_scoring(self) -> bool:
@@ -115,48 +125,10 @@ class Assignment:
 
     def end(self) -> None:
         """Accept no more batches: a rebalance or the end begins, and what is complete is committed before."""
-        self.is_current = False
+        self._turns.is_current = False
 
     def close(self) -> None:
         """Stop at once; the next owners read what is not committed."""
-        self.is_over = True
+        self._turns.is_over = True
         for task in self.tasks.values():
             task.close()
-
-    # --- called by the tasks
-
-    def new_lane(self, task: PartitionTask, first: RawRecord) -> Lane:
-        """Return a lane that is to be opened and whose first record is this one."""
-        return Lane(first, task.changelog, self._services, self.on_failure, self._request_commit)
-
-    @asynccontextmanager
-    async def turn(self, task: PartitionTask, record: RawRecord) -> AsyncIterator[bool]:
-        """Wait until a task may take a record; yield whether it is to be processed while no other is."""
-        suspects = self._services.suspects
-        if not suspects.any:
-            yield False
-        elif not suspects.is_alone(record.location):
-            async with self._alone:
-                await task.taking.acquire()
-            try:
-                yield False
-            finally:
-                task.taking.release()
-        else:
-            async with self._alone:
-                for other in self.tasks.values():
-                    async with other.taking:
-                        pass  # it takes no further record meanwhile
-                for lane in self.lanes:
-                    await lane.wait_scored()
-                yield True
-
-    def lets_take_at_once(self, record: RawRecord) -> bool:
-        """Return whether a record may be taken without its turn, and no other has to work after it."""
-        return not (self.is_over or self._services.suspects.any or record.size > LARGE_BYTES)
-
-    async def let_others_work(self, record: RawRecord, blocked: float) -> None:
-        """Pause after a large record, given the seconds for which taking it blocked the event loop."""
-        if record.size > LARGE_BYTES and len(self.lanes) > 1:
-            longest = self._services.settings.limits.stall / YIELD_SHARE
-            await asyncio.sleep(min(YIELD_FACTOR * blocked, longest))

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Sequence
 
 from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.lane.lane import Lane
 from knowledgepulse_worker.lane.ledger import Changelog
-
-if TYPE_CHECKING:
-    from knowledgepulse_worker.lane.assignment import Assignment
+from knowledgepulse_worker.lane.turns import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +26,10 @@ class PartitionTask:
     Args:
         place: the raw topic and the partition number.
         changelog: the partition's committed entries, as far as they are known.
-        assignment: the assignment that the task belongs to.
+        turns: the turns of the tasks of an assignment.
+        new_lane: makes a lane, given its first record.
+        on_failure: called on a fatal error; the process must then end.
+        on_room: called when the task has room for its partition's next records.
 
     Attributes:
         partition: the partition number.
@@ -44,7 +44,16 @@ class PartitionTask:
         lane: the partition's pipeline, created with the first record.
     """
 
-    def __init__(self, place: Place, changelog: Changelog, assignment: Assignment) -> None:
+    def __init__(
+        self,
+        place: Place,
+        changelog: Changelog,
+        turns: Turns,
+        *,
+        new_lane: Callable[[RawRecord], Lane],
+        on_failure: Callable[[BaseException], None],
+        on_room: Callable[[PartitionTask], None],
+    ) -> None:
         self.place = place
         self.partition: int = place.partition
         self.changelog = changelog
@@ -56,7 +65,10 @@ class PartitionTask:
         self.position = 0
         self.taking = asyncio.Lock()
         self.lane: Lane | None = None
-        self._assignment = assignment
+        self._turns = turns
+        self._new_lane = new_lane
+        self._on_failure = on_failure
+        self._on_room = on_room
         self._batches: asyncio.Queue[Sequence[RawRecord]] = asyncio.Queue()
         self.untaken = 0
         self._taking: asyncio.Task[None] | None = None
@@ -64,7 +76,7 @@ class PartitionTask:
     @property
     def is_current(self) -> bool:
         """Whether the task is of the present assignment: neither a rebalance nor the end has begun."""
-        return self._assignment.is_current
+        return self._turns.is_current
 
     # --- fetching
 
@@ -164,7 +176,7 @@ class PartitionTask:
 
     def feed(self, records: Sequence[RawRecord]) -> None:
         """Have a batch of records taken in order, without waiting; ignore it once the assignment ends."""
-        if self._assignment.is_over or not self.is_current:
+        if self._turns.is_over or not self.is_current:
             return
         self._batches.put_nowait(records)
         if self._taking is None:
@@ -177,9 +189,9 @@ class PartitionTask:
                     if not self._take_at_once(record):
                         await self.take(record)
                 self.untaken -= 1
-                self._assignment.on_room(self)
+                self._on_room(self)
         except Exception as error:  # noqa: BLE001 - otherwise, it would only be logged
-            self._assignment.on_failure(error)
+            self._on_failure(error)
 
     def _take_at_once(self, record: RawRecord) -> bool:
         """Take a record if nothing has to wait for it, or it for anything; return whether it was taken."""
@@ -187,7 +199,7 @@ class PartitionTask:
         return (
             lane is not None
             and self._continues(lane, record)
-            and self._assignment.lets_take_at_once(record)
+            and self._turns.lets_take_at_once(record)
             and lane.take_at_once(record)
         )
 
@@ -197,8 +209,8 @@ class PartitionTask:
 
     async def take(self, record: RawRecord) -> None:
         """Take a record when it is its turn, and once the lane has room; ignore it once closed."""
-        async with self._assignment.turn(self, record) as alone:
-            if not self._assignment.is_over:
+        async with self._turns.turn(self, record) as alone:
+            if not self._turns.is_over:
                 await self._take(record, alone=alone)
 
     async def _take(self, record: RawRecord, *, alone: bool) -> None:
@@ -211,15 +223,15 @@ class PartitionTask:
                 record.offset,
             )
             await lane.wait_idle()
-            if self._assignment.is_over:
+            if self._turns.is_over:
                 return
             lane = None
         if lane is None:
-            self.lane = lane = self._assignment.new_lane(self, record)
+            self.lane = lane = self._new_lane(record)
             self.committed = record.offset
             await lane.ledger.open()
         blocked = await lane.take(record, alone=alone)
-        await self._assignment.let_others_work(record, blocked)
+        await self._turns.let_others_work(record, blocked)
 
     def close(self) -> None:
         """Stop at once; the partition's next owner reads what is not committed."""

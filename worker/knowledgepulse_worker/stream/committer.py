@@ -57,11 +57,13 @@ class Committer:
     async def _commit(self, assignment: Assignment) -> CommitOutcome | None:
         """Commit, again while brokers refuse records; return how the last transaction ended, if any began.
 
-        It may take several transactions, and outlive the assignment: all are under one membership.
+        It may take several transactions, and outlive the assignment: all are under its membership.
         """
-        membership, outcome, prepared = self._session.member.group, None, assignment.prepare()
+        outcome, prepared = None, assignment.prepare()
         while prepared is not None:
             positions = {(self._topic, number): position for number, position in prepared.positions.items()}
-            outcome = await self._session.commit(prepared.records(), positions, prepared.alone, membership)
+            outcome = await self._session.commit(
+                prepared.records(), positions, prepared.alone, assignment.membership
+            )
             prepared = assignment.settle(prepared, outcome)
         return outcome

@@ -209,6 +209,7 @@ class Source(Rebalances):
     def _assignment_of(self, changelogs: Mapping[int, Changelog]) -> Assignment:
         return Assignment(
             changelogs,
+            self.session.member.group,
             self._services,
             on_failure=self._observer.failed,
             request_commit=self.commit_requested.set,

@@ -9,8 +9,7 @@ import pytest
 from knowledgepulse_kafka.commit_outcome import Throttled
 from knowledgepulse_kafka.records import Location, Position
 from knowledgepulse_kafka.throttle import LONG_THROTTLE
-from knowledgepulse_worker.lane import admission, partition_ledger
-from knowledgepulse_worker.lane import assignment as assignment_module
+from knowledgepulse_worker.lane import admission, partition_ledger, turns
 from knowledgepulse_worker.lane import commit as commit_module
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.records.suspects import Caution, Suspects
@@ -155,8 +154,8 @@ async def test_a_lane_yields_to_the_others_after_a_large_record(make_harness, ra
             pauses.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr(assignment_module.asyncio, "sleep", sleeping)
-    large = {"padding": assignment_module.LARGE_BYTES}
+    monkeypatch.setattr(turns.asyncio, "sleep", sleeping)
+    large = {"padding": turns.LARGE_BYTES}
 
     await processed(harness, assignment, raw(0, **large))
     assert not pauses  # it is the only lane
@@ -165,7 +164,7 @@ async def test_a_lane_yields_to_the_others_after_a_large_record(make_harness, ra
     await processed(harness, assignment, raw(2, **large))
     assert len(pauses) == 1
 
-    monkeypatch.setattr(assignment_module, "YIELD_FACTOR", 1e9)
+    monkeypatch.setattr(turns, "YIELD_FACTOR", 1e9)
     await processed(harness, assignment, raw(3, **large))
     assert pauses[-1] == harness.limits.stall / 10  # a longer pause would look like a stall
 

@@ -2,11 +2,9 @@
 
 import pytest
 
-from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.records import Position
-from knowledgepulse_worker.lane.ledger import Changelog
-from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.records.ledger_records import POSITION_KEY, encode_position
+from support.lanes import idle_task
 
 TOPIC = b"topic"
 
@@ -14,7 +12,7 @@ TOPIC = b"topic"
 @pytest.fixture
 def task():
     """Return a task that reads from offset 5 on."""
-    task = PartitionTask(Place("raw", 0), Changelog(0), assignment=None)
+    task = idle_task()
     task.begin(5, epoch=0)
     return task
 

@@ -8,15 +8,14 @@ from knowledgepulse_worker.stream.committer import Committer
 
 
 class Session:
-    """A session whose member is in the next generation as soon as a transaction has ended."""
+    """A session whose group has rebalanced once, without the program."""
 
     def __init__(self):
-        self.member = SimpleNamespace(is_member=True, group=GroupMetadata("group", "member", 1))
+        self.member = SimpleNamespace(is_member=True)
         self.memberships = []
 
     async def commit(self, records, positions, alone, group=None):
         self.memberships.append(group)
-        self.member.group = GroupMetadata("group", "member", 2)
         return Rebalanced() if len(self.memberships) == 1 else Committed([])
 
 
@@ -24,6 +23,7 @@ class Assignment:
     """An assignment whose first attempt is followed by another one."""
 
     def __init__(self):
+        self.membership = GroupMetadata("group", "member", 1)
         self._attempts = [SimpleNamespace(records=list, positions={}, alone=()) for _ in range(2)]
 
     def prepare(self):
@@ -33,7 +33,7 @@ class Assignment:
         return self._attempts.pop() if self._attempts else None
 
 
-async def test_all_attempts_of_a_commit_are_under_the_membership_of_the_first():
+async def test_all_attempts_of_a_commit_are_under_the_membership_of_the_assignment():
     """What an ended assignment has left is read again, so the next membership may not commit it."""
     session = Session()
 

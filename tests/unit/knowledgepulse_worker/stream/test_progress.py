@@ -4,11 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.group_offsets import GroupMetadata
-from knowledgepulse_worker.lane.ledger import Changelog
-from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream.progress import Progress
+from support.lanes import idle_task
 
 
 @pytest.mark.parametrize("waits_for", ["a commit", "records", "an answer"])
@@ -19,7 +17,7 @@ def test_a_partition_that_comes_back_where_it_was_starts_anew(waits_for):
         last_stable_offset=lambda _: 9 if waits_for == "records" else None,
         last_poll_timestamp=lambda _: None,
     )
-    task = PartitionTask(Place("raw", 0), Changelog(0), assignment=None)
+    task = idle_task()
     task.begin(5, epoch=0)
     task.is_recovered = True
     if waits_for == "a commit":
@@ -40,7 +38,7 @@ def test_a_partition_that_comes_back_where_it_was_starts_anew(waits_for):
 def test_another_partitions_refused_records_are_progress_for_one_that_waits_for_its_commit(waits_for_commit):
     """Each of them takes another transaction; a record that hangs in its own lane has no progress by them."""
     client = SimpleNamespace(group=GroupMetadata("group", "member", 1), last_stable_offset=lambda _: None)
-    task = PartitionTask(Place("raw", 0), Changelog(0), assignment=None)
+    task = idle_task()
     task.begin(5, epoch=0)
     task.is_recovered = True
     task.lane = SimpleNamespace(admission=SimpleNamespace(records=1), waits_for_commit=waits_for_commit)
