@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from knowledgepulse_worker.http.verdict import State
+from knowledgepulse_worker.verdict import State
 
 
 def table() -> str:

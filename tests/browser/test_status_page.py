@@ -12,7 +12,6 @@ import pytest
 from playwright.async_api import expect
 
 from knowledgepulse_worker.http.server import serving
-from knowledgepulse_worker.http.verdict import State
 from knowledgepulse_worker.observe.recent import LAST_RECORDS
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import explain_score
@@ -20,6 +19,7 @@ from knowledgepulse_worker.settings import Settings, WebSettings
 from knowledgepulse_worker.stream.diagnosis import Observation
 from knowledgepulse_worker.tools.common.scored_records import read_scored_record
 from knowledgepulse_worker.tools.demo.processes import free_ports
+from knowledgepulse_worker.verdict import State
 from support.accessibility import COLOURS, serious_findings
 from support.contrasts import CONTRASTS
 from support.streams import Message, headers_of, score_of

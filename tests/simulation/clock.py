@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 
 from knowledgepulse_kafka.testing.virtual_time import EPOCH, OWNER
-from knowledgepulse_worker.records import suspects
+from knowledgepulse_worker.process import suspects
 
 
 class _Clock:

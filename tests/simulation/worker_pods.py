@@ -29,7 +29,7 @@ from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.process.poison import PoisonSearch
-from knowledgepulse_worker.records.suspects import Suspects
+from knowledgepulse_worker.process.suspects import Suspects
 from knowledgepulse_worker.stream.app import WorkerApp, services_of
 from knowledgepulse_worker.stream.checks import CHECK_INTERVAL, repeat
 from knowledgepulse_worker.stream.worker import STOP_LIMIT

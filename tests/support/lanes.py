@@ -27,9 +27,9 @@ from knowledgepulse_worker.lane.turns import Turns
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.policy import Policy, PolicyInForce
+from knowledgepulse_worker.process.suspects import Suspects
 from knowledgepulse_worker.records.ledger_records import Entry
 from knowledgepulse_worker.records.outputs import Outputs
-from knowledgepulse_worker.records.suspects import Suspects
 from knowledgepulse_worker.redaction.copies import Redaction
 from knowledgepulse_worker.settings import CacheSettings, LimitSettings, Settings, TopicSettings
 from support import waits

@@ -17,7 +17,6 @@ import knowledgepulse_worker.scoring
 from generator.tables import renewed
 from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_schemas.dead_letter import REASONS
-from knowledgepulse_worker.http.verdict import State, Verdict
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.observe.status import Status
@@ -25,6 +24,7 @@ from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, Policy, PolicyInForc
 from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.scoring.overrides import EFFECTS
 from knowledgepulse_worker.settings import Settings, sections
+from knowledgepulse_worker.verdict import State, Verdict
 from support.commands import command
 from support.documents import DOCUMENTS, ROOT, RUN, SHOWN, Reader, blocks, difference, read, table
 from support.tool_metrics import TOOL_METRICS

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from knowledgepulse_worker.http.verdict import State
 from knowledgepulse_worker.tools.policies.drift import Distribution, Distributions, reference_rules
+from knowledgepulse_worker.verdict import State
 from support.tools import promtool
 
 SEVERITIES = {"page", "ticket"}

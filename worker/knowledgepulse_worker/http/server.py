@@ -29,8 +29,8 @@ from knowledgepulse_worker.http import probes
 from knowledgepulse_worker.http.former_status import FormerStatus
 from knowledgepulse_worker.http.pages import DATA_HEADERS, PAGE, PAGE_HEADERS, shows_content
 from knowledgepulse_worker.http.unreadable_requests import requests
-from knowledgepulse_worker.http.verdict import State, Verdict
 from knowledgepulse_worker.settings import WebSettings
+from knowledgepulse_worker.verdict import State, Verdict
 
 logger = logging.getLogger(__name__)
 

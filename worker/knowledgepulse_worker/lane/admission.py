@@ -16,9 +16,9 @@ from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.lane.record_scorer import bounded_failure
 from knowledgepulse_worker.lane.stages import DecodedRecord, RecordOutcome, TakenRecord, UndecodableRecord
 from knowledgepulse_worker.observe.trace_metrics import TraceMetrics
+from knowledgepulse_worker.process.suspects import Suspects
 from knowledgepulse_worker.records.decode import check_readable, decode_scorable
 from knowledgepulse_worker.records.ledger_records import Failure
-from knowledgepulse_worker.records.suspects import Suspects
 from knowledgepulse_worker.scoring import embedding_text
 from knowledgepulse_worker.settings import Settings
 

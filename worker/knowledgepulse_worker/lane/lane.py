@@ -38,7 +38,7 @@ from knowledgepulse_worker.lane.stages import DecodedRecord, RecordOutcome, Take
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.policy import PolicyInForce
-from knowledgepulse_worker.records.suspects import Suspects
+from knowledgepulse_worker.process.suspects import Suspects
 from knowledgepulse_worker.scoring import LOOK_UPS
 from knowledgepulse_worker.settings import Settings
 

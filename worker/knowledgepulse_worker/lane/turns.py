@@ -13,7 +13,7 @@ from typing import Protocol
 
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.lane.lane import Lane
-from knowledgepulse_worker.records.suspects import Suspects
+from knowledgepulse_worker.process.suspects import Suspects
 
 LARGE_BYTES = 65_536
 """Size in bytes above which a record blocks the event loop for milliseconds."""

@@ -21,7 +21,6 @@ from prometheus_client.samples import Sample
 
 from knowledgepulse_kafka import CLIENT
 from knowledgepulse_worker import __version__
-from knowledgepulse_worker.http.verdict import Verdict
 from knowledgepulse_worker.observe.evaluation import evaluation
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import (
@@ -35,6 +34,7 @@ from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.observe.trace_metrics import OUTCOMES
 from knowledgepulse_worker.scoring import Decision, Score, override_effects, similarity_text
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.verdict import Verdict
 
 _PARTITION_GAUGES = {
     "lag": "kp_consumer_lag_records",

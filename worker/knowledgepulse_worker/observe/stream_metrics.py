@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from knowledgepulse_kafka.wait import Wait
-from knowledgepulse_worker.http.verdict import State
 from knowledgepulse_worker.observe.metric_registry import Makers, make_waiting, set_waiting, start_at_zero
+from knowledgepulse_worker.verdict import State
 
 QUOTAS = ("producer", "consumer")
 PARTITIONERS = ("murmur2", "other")

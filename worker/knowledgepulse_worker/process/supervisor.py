@@ -27,14 +27,14 @@ from msgspec.structs import replace
 from knowledgepulse_kafka.errors import NoBrokerError, SecurityError
 from knowledgepulse_worker.errors import SettingsError, StartError
 from knowledgepulse_worker.http.server import serving, socket_name, with_error
-from knowledgepulse_worker.http.verdict import State
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.process.descriptors import raise_descriptor_limit
 from knowledgepulse_worker.process.heartbeat import HEARTBEAT_INTERVAL, PipeReader
 from knowledgepulse_worker.process.poison import PoisonSearch
 from knowledgepulse_worker.process.signals import set_when_stopped
-from knowledgepulse_worker.records.suspects import Caution
+from knowledgepulse_worker.process.suspects import Caution
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.verdict import State
 
 logger = logging.getLogger(__name__)
 

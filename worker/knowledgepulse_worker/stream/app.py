@@ -27,8 +27,8 @@ from knowledgepulse_worker.observe.recent import RATE_SECONDS
 from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.process.heartbeat import Report
+from knowledgepulse_worker.process.suspects import Suspects
 from knowledgepulse_worker.records.outputs import Outputs
-from knowledgepulse_worker.records.suspects import Suspects
 from knowledgepulse_worker.redaction.copies import RedactFunction, Redaction
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.checks import Checks

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from knowledgepulse_kafka.wait import CONNECTION, Wait
-from knowledgepulse_worker.http.verdict import State, Verdict
 from knowledgepulse_worker.message_text import counted
+from knowledgepulse_worker.verdict import State, Verdict
 
 logger = logging.getLogger(__name__)
 

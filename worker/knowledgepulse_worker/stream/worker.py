@@ -37,7 +37,7 @@ from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.process.heartbeat import PipeWriter, beat
 from knowledgepulse_worker.process.signals import until_stopped
-from knowledgepulse_worker.records.suspects import Caution, Suspects
+from knowledgepulse_worker.process.suspects import Caution, Suspects
 from knowledgepulse_worker.redaction.process import RedactionProcess
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.shutdown import close_within, run_in_time

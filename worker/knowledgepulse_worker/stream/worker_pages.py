@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from knowledgepulse_worker.http.pages import DATA_HEADERS
 from knowledgepulse_worker.http.server import CONTENT, METRICS, STATUS_DATA
-from knowledgepulse_worker.http.verdict import Verdict
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.observe.status import Status
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.verdict import Verdict
 
 
 @dataclass(frozen=True)

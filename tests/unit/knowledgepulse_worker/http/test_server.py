@@ -16,9 +16,9 @@ from knowledgepulse_worker.http import unreadable_requests
 from knowledgepulse_worker.http.pages import PAGE, PAGE_HEADERS
 from knowledgepulse_worker.http.server import serving, socket_address, socket_name
 from knowledgepulse_worker.http.unreadable_requests import UnreadableRequests
-from knowledgepulse_worker.http.verdict import State, Verdict
 from knowledgepulse_worker.settings import WebSettings
 from knowledgepulse_worker.tools.demo.processes import free_ports
+from knowledgepulse_worker.verdict import State, Verdict
 
 HEALTHY = Verdict(State.HEALTHY, "", 0.0).as_dict(None)
 

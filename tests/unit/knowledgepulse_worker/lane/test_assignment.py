@@ -12,7 +12,7 @@ from knowledgepulse_kafka.throttle import LONG_THROTTLE
 from knowledgepulse_worker.lane import admission, partition_ledger, turns
 from knowledgepulse_worker.lane import commit as commit_module
 from knowledgepulse_worker.lane.ledger import Changelog
-from knowledgepulse_worker.records.suspects import Caution, Suspects
+from knowledgepulse_worker.process.suspects import Caution, Suspects
 from support.lanes import commit, headers, score
 from support.waits import Spin
 

@@ -9,7 +9,7 @@ import pytest
 
 from knowledgepulse_kafka.records import Location
 from knowledgepulse_worker.lane import admission
-from knowledgepulse_worker.records.suspects import Caution, Suspects
+from knowledgepulse_worker.process.suspects import Caution, Suspects
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

@@ -8,7 +8,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from knowledgepulse_schemas.dead_letter import REASONS
-from knowledgepulse_worker.http.verdict import State, Verdict
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import PublishedTrace
 from knowledgepulse_worker.observe.shadow import ShadowComparison
@@ -16,6 +15,7 @@ from knowledgepulse_worker.observe.status import LISTED_AGENTS, Status
 from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.settings import FleetSettings, Settings
+from knowledgepulse_worker.verdict import State, Verdict
 from support.scored import scored_record
 
 STARTING = Verdict(State.STARTING, "", 0.0)

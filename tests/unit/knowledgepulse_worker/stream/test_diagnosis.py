@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowledgepulse_kafka.wait import Wait
-from knowledgepulse_worker.http.verdict import State
 from knowledgepulse_worker.stream.diagnosis import Diagnosis, Observation
+from knowledgepulse_worker.verdict import State
 from support.clocks import Clock
 from support.documents import ROOT
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from knowledgepulse_kafka.records import Location
-from knowledgepulse_worker.records import suspects as module
-from knowledgepulse_worker.records.suspects import ANNOUNCED_RECORDS, Caution, Suspects
+from knowledgepulse_worker.process import suspects as module
+from knowledgepulse_worker.process.suspects import ANNOUNCED_RECORDS, Caution, Suspects
 
 A, B = Location(0, 7), Location(1, 3)
 
