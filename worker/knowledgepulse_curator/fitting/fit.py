@@ -200,46 +200,28 @@ def _fit_domain(
     )
     if not judged.has(MIN_SUPPORT, MIN_SUPPORT):
         return result
-    values = logistic.values_of([trace.record for trace in labelled.traces])
     constant = OUTCOME_DIMENSION if hold else None
-    if constant:
-        del values[constant]
-    folds, kept = logistic.folds_of(labelled.groups), judged.kept
-    odds = logistic.out_of_fold(values, labelled.kept, folds)
-    learned = logistic.learn(values, labelled.kept, share)
-    words_added, trace_words = fit_words(labelled, judged, checked, values, folds) if words else (None, None)
-    if trace_words is not None:
-        odds = odds + word_fit.out_of_fold(trace_words.columns, labelled.kept, folds)
-        learned = word_fit.with_words(learned, trace_words, labelled.kept, labelled.groups)
-    learned, probabilities = logistic.calibrated(learned, odds[checked], kept)
-    changed = with_changes(policy, {name: {"learned": learned}})
-    orders = {
-        "in force": held_scores(judged, policy, constant),
-        "fitted": held_scores(judged, changed, constant, probabilities),
-        "length alone": length_odds(values, labelled.kept, folds)[checked],
-    }
-    agents = [trace.record.agent_id or "" for trace in labelled.traces]
-    if len({*agents}) > 1:
-        orders["agent alone"] = logistic.rates_out_of_fold(agents, labelled.kept, folds)[checked]
-    new_agents = _new_agents(labelled, values, trace_words, agents, checked, judged.groups)
-    columns = scaled(values)
-    if trace_words is not None:
-        columns = np.hstack([columns, trace_words.beside_facts])
-    told = surprise(columns, labelled.kept, labelled.groups, checked)
-    folds, values = folds[checked], {term: column[checked] for term, column in values.items()}
+    found = _learn(labelled, judged, share, constant=constant, words=words)
+    orders = _orders(name, labelled, judged, policy, found, constant)
+    new_agents = _new_agents(
+        labelled, found.values, found.trace_words, _agents(labelled), checked, judged.groups
+    )
+    told = surprise(found.columns, labelled.kept, labelled.groups, checked)
+    kept, probabilities, folds = judged.kept, found.probabilities, found.folds[checked]
+    values = {term: column[checked] for term, column in found.values.items()}
     gains = _appraise(judged, orders, folds, target)
     seen = judged.fitted_to(policy)
     if seen.any():
         gains = _since(judged, orders, folds, target, gains, ~seen)
     alone = zip(values, estimates(kept, [*values.values()], judged.groups), strict=True)
     missing = _missing(bool(np.ptp(probabilities) > 0), gains, told >= level(result.grouped))
-    origin = _origin(labelled, today, agents, gains.appraisals["fitted"], new_agents)
+    origin = _origin(labelled, today, _agents(labelled), gains.appraisals["fitted"], new_agents)
     return replace(
         result,
         since=int((~seen).sum()) if seen.any() else None,
         outcome="not supported" if missing else "supported",
         missing=missing,
-        learned=learned.model_copy(update={"fitted": origin}),
+        learned=found.value.model_copy(update={"fitted": origin}),
         appraisals=gains.appraisals,
         surprise=told,
         difference=gains.auc,
@@ -250,9 +232,89 @@ def _fit_domain(
         new_agents=new_agents,
         leaks={term: area for term, area in alone if leaks_label(area.value)},
         stated=outcomes_in_text(judged),
-        words=words_added,
+        words=found.words,
         reliability=_reliability(probabilities, kept),
     )
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """What is learned from the labels of a domain.
+
+    Attributes:
+        value: the learned value.
+        probabilities: the value of the judged traces, of which none was fitted to.
+        values: the values of all traces, by term.
+        folds: the folds of all traces.
+        words: what words add; None if none are fitted.
+        trace_words: the words of all traces; None if the learned value has none.
+    """
+
+    value: LearnedValue
+    probabilities: Array
+    values: dict[str, Array]
+    folds: Array
+    words: WordFit | None
+    trace_words: TraceWords | None
+
+    @property
+    def columns(self) -> Array:
+        """All that the value is learned from, a column each."""
+        columns = scaled(self.values)
+        return columns if self.trace_words is None else np.hstack([columns, self.trace_words.beside_facts])
+
+
+def _learn(
+    labelled: LabelledTraces, judged: LabelledTraces, share: float, *, constant: str | None, words: bool
+) -> _Learned:
+    """Learn a value from all labels, and compute it for the judged traces out of fold.
+
+    Args:
+        labelled: all traces with a label.
+        judged: those whose labels count in the appraisal.
+        share: the part of the value in the score.
+        constant: the term that is not fitted; None to fit all.
+        words: whether to fit words, too.
+    """
+    checked = labelled.checked
+    values = logistic.values_of([trace.record for trace in labelled.traces])
+    if constant:
+        del values[constant]
+    folds = logistic.folds_of(labelled.groups)
+    odds = logistic.out_of_fold(values, labelled.kept, folds)
+    value = logistic.learn(values, labelled.kept, share)
+    added, trace_words = fit_words(labelled, judged, checked, values, folds) if words else (None, None)
+    if trace_words is not None:
+        odds = odds + word_fit.out_of_fold(trace_words.columns, labelled.kept, folds)
+        value = word_fit.with_words(value, trace_words, labelled.kept, labelled.groups)
+    value, probabilities = logistic.calibrated(value, odds[checked], judged.kept)
+    return _Learned(value, probabilities, values, folds, added, trace_words)
+
+
+def _orders(
+    name: str,
+    labelled: LabelledTraces,
+    judged: LabelledTraces,
+    policy: Policy,
+    found: _Learned,
+    constant: str | None,
+) -> dict[str, Array]:
+    """Return orders of the judged traces by name, those of the policy in force and the fitted one first."""
+    checked = labelled.checked
+    changed = with_changes(policy, {name: {"learned": found.value}})
+    orders = {
+        "in force": held_scores(judged, policy, constant),
+        "fitted": held_scores(judged, changed, constant, found.probabilities),
+        "length alone": length_odds(found.values, labelled.kept, found.folds)[checked],
+    }
+    agents = _agents(labelled)
+    if len({*agents}) > 1:
+        orders["agent alone"] = logistic.rates_out_of_fold(agents, labelled.kept, found.folds)[checked]
+    return orders
+
+
+def _agents(labelled: LabelledTraces) -> list[str]:
+    return [trace.record.agent_id or "" for trace in labelled.traces]
 
 
 class _Gains(NamedTuple):

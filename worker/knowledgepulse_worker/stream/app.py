@@ -12,6 +12,7 @@ from knowledgepulse_kafka.group_member import HEARTBEATS
 from knowledgepulse_kafka.request_waits import READING, TRANSACTION, Waits
 from knowledgepulse_kafka.session import Rebalances, Session
 from knowledgepulse_kafka.throttle import Throttles
+from knowledgepulse_kafka.topic_id import TopicIds
 from knowledgepulse_kafka.topic_limits import TopicLimits
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.embedding.batcher import Batcher
@@ -33,7 +34,6 @@ from knowledgepulse_worker.redaction.copies import RedactFunction, Redaction
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.checks import Checks
 from knowledgepulse_worker.stream.diagnosis import SILENCE_LIMIT, Diagnosis, Observation
-from knowledgepulse_worker.stream.kafka_interfaces import TopicIdentity
 from knowledgepulse_worker.stream.languages import unknown_script
 from knowledgepulse_worker.stream.progress import Progress
 from knowledgepulse_worker.stream.recovery import ReaderFactory
@@ -73,7 +73,7 @@ class WorkerApp:
         changelog: Topic,
         *,
         join: Callable[[Rebalances], Session],
-        topic_ids: TopicIdentity,
+        topic_ids: TopicIds,
         reader: ReaderFactory,
         on_failure: Callable[[BaseException], None],
         recovery_waits: Waits | None = None,

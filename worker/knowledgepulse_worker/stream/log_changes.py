@@ -14,11 +14,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from knowledgepulse_kafka.client_types import NotAssignedError, Place
+from knowledgepulse_kafka.group_member import GroupMember
 from knowledgepulse_kafka.record_batches import epoch_of
+from knowledgepulse_kafka.topic_id import TopicIds
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.stream.kafka_interfaces import Client, TopicIdentity
 
 logger = logging.getLogger(__name__)
 
@@ -44,9 +45,9 @@ class LogChanges:
 
     def __init__(
         self,
-        client: Client,
+        client: GroupMember,
         topic: str,
-        topic_ids: TopicIdentity,
+        topic_ids: TopicIds,
         metrics: Metrics,
         tasks: Callable[[], Mapping[int, PartitionTask]],
     ) -> None:

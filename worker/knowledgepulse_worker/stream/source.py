@@ -23,6 +23,7 @@ from knowledgepulse_kafka.partition_starts import PartitionStarter
 from knowledgepulse_kafka.record_batches import epoch_of
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_kafka.session import Rebalances, Session
+from knowledgepulse_kafka.topic_id import TopicIds
 from knowledgepulse_kafka.topic_reader import Record, raw_record
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.errors import EXPECTED
@@ -31,7 +32,6 @@ from knowledgepulse_worker.lane.lane import Services
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream.committer import Committer
-from knowledgepulse_worker.stream.kafka_interfaces import TopicIdentity
 from knowledgepulse_worker.stream.key_placement import KeyPlacement
 from knowledgepulse_worker.stream.log_changes import LogChanges
 from knowledgepulse_worker.stream.recovery import ReaderFactory, Recovery
@@ -111,7 +111,7 @@ class Source(Rebalances):
         changelog: Topic,
         *,
         join: Callable[[Rebalances], Session],
-        topic_ids: TopicIdentity,
+        topic_ids: TopicIds,
         reader: ReaderFactory,
         observer: Observer,
     ) -> None:

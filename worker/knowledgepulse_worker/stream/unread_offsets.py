@@ -7,9 +7,9 @@ import logging
 from dataclasses import dataclass
 
 from knowledgepulse_kafka.client_types import Place, RequestError
+from knowledgepulse_kafka.group_member import GroupMember
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import UnreadOffsetReason
-from knowledgepulse_worker.stream.kafka_interfaces import Client
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class UnreadOffsets:
         metrics: counts the offsets.
     """
 
-    def __init__(self, client: Client, metrics: Metrics) -> None:
+    def __init__(self, client: GroupMember, metrics: Metrics) -> None:
         self._client = client
         self._metrics = metrics
         self._gaps: list[tuple[Place, range]] = []
@@ -108,6 +108,7 @@ class UnreadOffsets:
         """Return a partition's beginning; 0 if its leader does not tell."""
         try:
             async with asyncio.timeout(_BEGIN_LIMIT):
-                return (await self._client.beginning_offsets({at}))[at]
+                begins = await self._client.beginning_offsets({at})
+                return int(begins[at])
         except (RequestError, TimeoutError):
             return 0
