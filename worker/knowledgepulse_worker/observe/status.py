@@ -27,11 +27,35 @@ from knowledgepulse_worker.observe.recent import (
     LAST_SCORES,
     LETTER_MINUTES,
     RATE_SECONDS,
+    Recent,
     RecentTrace,
     excerpt,
 )
 from knowledgepulse_worker.observe.shadow import ShadowComparison
-from knowledgepulse_worker.observe.trace_metrics import OUTCOMES
+from knowledgepulse_worker.observe.status_data import (
+    AboutWorker,
+    Breakdown,
+    DomainScores,
+    Fleet,
+    InFlight,
+    Latency,
+    LatestLetters,
+    NamedDecisions,
+    NamedTraces,
+    OtherDecisions,
+    Outcomes,
+    OwnedPartition,
+    Partitions,
+    Quantiles,
+    ReplacedOffsets,
+    Scores,
+    ScoringTimes,
+    SkippedOffsets,
+    StatusData,
+    TraceDetails,
+    Unprofiled,
+)
+from knowledgepulse_worker.observe.trace_metrics import DECISIONS, OUTCOMES
 from knowledgepulse_worker.scoring import Decision, Score, override_effects, similarity_text
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.verdict import Verdict
@@ -85,7 +109,7 @@ class Status:
         """Return :meth:`data` as JSON."""
         return msgspec.json.encode(self.data(content=content))
 
-    def data(self, *, content: bool) -> dict[str, Any]:
+    def data(self, *, content: bool) -> StatusData:
         """Return the current status.
 
         Args:
@@ -94,105 +118,86 @@ class Status:
                 frameworks that the settings name are listed.
         """
         now = _Values(self._metrics.samples(*_OTHER_METRICS, *_PARTITION_GAUGES.values()))
-        recent = self._metrics.recent
-        build = now.labels("kp_build_info")
-        return {
-            "at": time.time(),
-            "up_seconds": time.monotonic() - self._started,
-            "before_restart": None,
-            "content_shown": content,
-            "verdict": self._verdict().as_dict(self._settings.web.runbook),
-            "truncations": [
-                {"partition": partition, "first": offsets[0], "offsets": len(offsets), "at": at}
-                for partition, offsets, at in reversed(recent.truncations)
-            ],
-            "skips": [
-                {
-                    "partition": partition,
-                    "first": offsets[0],
-                    "offsets": len(offsets),
-                    "reason": why,
-                    "at": at,
-                }
-                for partition, offsets, why, at in reversed(recent.skips)
-            ],
-            "worker": {
-                "host": socket.gethostname(),
-                "process": os.getpid(),
-                "brokers": self._settings.kafka.bootstrap_servers,
-                "group": self._settings.kafka.group,
-                "topics": self._settings.topics.model_dump(),
-                "model": build.get("model"),
-                "precision": build.get("precision"),
-                "device": build.get("device"),
-                "policy": now.labels("kp_policy_info").get("policy"),
-                "policy_since": self._comparison.in_force.since,
-                "budget_seconds": now.value("kp_budget_seconds"),
-                "embedding_pass_seconds": now.value("kp_embedding_pass_seconds") or None,
-                "runbook": self._settings.web.runbook,
-                "restarts": int(now.value("kp_restarts_total")),
-                "last_end": recent.last_end or None,
-                "versions": self._versions,
-            },
-            "outcomes": self._outcomes(now),
-            "scores": self._scores(now),
-            "unprofiled": self._unprofiled(content=content),
-            "shadow": self._shadow(content=content),
-            "fleet": self._fleet(content=content),
-            "registry": recent.answers if self._settings.registry.url else None,
-            "evaluation": evaluation(web.evaluation) if (web := self._settings.web).evaluation else None,
-            "latency": self._latency(now.value("kp_budget_seconds")),
-            "in_flight": {
-                "records": int(now.value("kp_in_flight_records")),
-                "limit": int(now.value("kp_in_flight_records_limit")),
-            },
-            "partitions": {
-                "topic_count": int(now.by("kp_partitions", "state").get("topic", 0)),
-                "owned_count": int(now.by("kp_partitions", "state").get("owned", 0)),
-                "owned": list(_partitions(now)),
-            },
-            "contributed": [
-                _trace(trace, content=content) for trace in reversed(recent.traces["contribute"])
-            ],
-            "rejected": [_trace(trace, content=content) for trace in reversed(recent.traces["rejected"])],
-            "dead_letters": [
-                _dead_letter(letter, content=content) for letter in reversed(recent.dead_letters)
-            ],
-        }
+        recent, settings = self._metrics.recent, self._settings
+        contributed, rejected = (
+            [_trace(trace, content=content) for trace in reversed(recent.traces[decision])]
+            for decision in DECISIONS
+        )
+        return StatusData(
+            at=time.time(),
+            up_seconds=time.monotonic() - self._started,
+            before_restart=None,
+            content_shown=content,
+            verdict=self._verdict().as_dict(settings.web.runbook),
+            truncations=_truncations(recent),
+            skips=_skips(recent),
+            worker=self._worker(now),
+            outcomes=self._outcomes(now),
+            scores=self._scores(now),
+            unprofiled=self._unprofiled(content=content),
+            shadow=self._shadow(content=content),
+            fleet=self._fleet(content=content),
+            registry=recent.answers if settings.registry.url else None,
+            evaluation=evaluation(settings.web.evaluation) if settings.web.evaluation else None,
+            latency=self._latency(now.value("kp_budget_seconds")),
+            in_flight=_in_flight(now),
+            partitions=_partitions(now),
+            contributed=contributed,
+            rejected=rejected,
+            dead_letters=[_dead_letter(letter, content=content) for letter in reversed(recent.dead_letters)],
+        )
 
-    def _outcomes(self, now: _Values) -> dict[str, Any]:
+    def _worker(self, now: _Values) -> AboutWorker:
+        settings, build = self._settings, now.labels("kp_build_info")
+        return AboutWorker(
+            host=socket.gethostname(),
+            process=os.getpid(),
+            brokers=settings.kafka.bootstrap_servers,
+            group=settings.kafka.group,
+            topics=settings.topics.model_dump(),
+            model=build.get("model"),
+            precision=build.get("precision"),
+            device=build.get("device"),
+            policy=now.labels("kp_policy_info").get("policy"),
+            policy_since=self._comparison.in_force.since,
+            budget_seconds=now.value("kp_budget_seconds"),
+            embedding_pass_seconds=now.value("kp_embedding_pass_seconds") or None,
+            runbook=settings.web.runbook,
+            restarts=int(now.value("kp_restarts_total")),
+            last_end=self._metrics.recent.last_end or None,
+            versions=self._versions,
+        )
+
+    def _outcomes(self, now: _Values) -> Outcomes:
         total = now.by("kp_traces_total", "outcome")
         seconds = self._metrics.recent.per_second()
         up = min(RATE_SECONDS, max(1, int(time.monotonic() - self._started)))
-        return {
-            "total": {outcome: int(total[outcome]) for outcome in OUTCOMES},
-            "rate": sum(second.total() for second in seconds) / up,
-            "per_second": {outcome: [second[outcome] for second in seconds] for outcome in OUTCOMES},
-            "last_output": self._metrics.recent.last_output,
-            "dead_letters": {
-                "seconds": 60 * LETTER_MINUTES,
-                "by_reason": dict(self._metrics.recent.letters_by_reason().most_common()),
-            },
-        }
+        letters = self._metrics.recent.letters_by_reason().most_common()
+        return Outcomes(
+            total={outcome: int(total[outcome]) for outcome in OUTCOMES},
+            rate=sum(second.total() for second in seconds) / up,
+            per_second={outcome: [second[outcome] for second in seconds] for outcome in OUTCOMES},
+            last_output=self._metrics.recent.last_output,
+            dead_letters=LatestLetters(60 * LETTER_MINUTES, dict(letters)),
+        )
 
-    def _scores(self, now: _Values) -> dict[str, Any]:
-        domains: dict[str, dict[str, Any]] = {
-            domain: {"threshold": threshold, "share": None, "values": [], "passes": []}
+    def _scores(self, now: _Values) -> Scores:
+        shares = now.by("kp_share", "domain")
+        domains = {
+            domain: DomainScores(threshold, shares.get(domain))
             for domain, threshold in now.by("kp_threshold", "domain").items()
         }
-        for domain, share in now.by("kp_share", "domain").items():
-            domains[domain]["share"] = share
         for domain, score, passes in self._metrics.recent.scores:
             if domain in domains:  # a reload may have removed the domain
-                domains[domain]["values"].append(score)
-                domains[domain]["passes"].append(passes)
-        return {"limit": LAST_SCORES, "domains": domains}
+                domains[domain].values.append(score)
+                domains[domain].passes.append(passes)
+        return Scores(LAST_SCORES, domains)
 
-    def _unprofiled(self, *, content: bool) -> dict[str, Any]:
+    def _unprofiled(self, *, content: bool) -> Unprofiled:
         """Count the traces whose task domain has no profile, and name the most frequent such domains."""
         names = Counter(self._metrics.recent.unprofiled)
         most = names.most_common(LISTED_AGENTS) if content else []
-        return {"traces": names.total(), "named": [{"name": name, "traces": count} for name, count in most]}
+        return Unprofiled(names.total(), [NamedTraces(*named) for named in most])
 
     def _shadow(self, *, content: bool) -> dict[str, Any] | None:
         """Return the effects of the shadow policy with both policies' rules, the newest flip first."""
@@ -207,27 +212,28 @@ class Status:
         }
         return {**rescored.as_dict(), "rules": rules, "flips": flips[::-1]}
 
-    def _fleet(self, *, content: bool) -> dict[str, Any]:
+    def _fleet(self, *, content: bool) -> Fleet:
         origins, fleet = self._metrics.recent.origins, self._settings.fleet
-        return {
-            "limit": LAST_SCORES,
-            "agents": _breakdown(
+        return Fleet(
+            LAST_SCORES,
+            agents=_breakdown(
                 ((origin.agent_id, origin.decision) for origin in origins),
                 None if content else fleet.agent_ids,
             ),
-            "frameworks": _breakdown(
+            frameworks=_breakdown(
                 ((origin.framework, origin.decision) for origin in origins),
                 None if content else fleet.frameworks,
             ),
-        }
+        )
 
-    def _latency(self, budget: float) -> dict[str, Any]:
+    def _latency(self, budget: float) -> Latency:
         recent = self._metrics.recent
         over = sum(seconds > budget for seconds in recent.scoring_seconds)
-        return {
-            "scoring": {**_quantiles(recent.scoring_seconds), "over_budget": over},
-            "end_to_end": _quantiles(recent.end_to_end_seconds),
-        }
+        scoring = _quantiles(recent.scoring_seconds)
+        return Latency(
+            ScoringTimes(scoring.count, scoring.p50, scoring.p95, scoring.p99, over),
+            _quantiles(recent.end_to_end_seconds),
+        )
 
 
 class _Values:
@@ -248,17 +254,44 @@ class _Values:
         return next((sample.labels for sample in self._samples.get(name, ())), {})
 
 
-def _partitions(now: _Values) -> Iterator[dict[str, float | None]]:
+def _truncations(recent: Recent) -> list[ReplacedOffsets]:
+    return [
+        ReplacedOffsets(partition, offsets[0], len(offsets), at)
+        for partition, offsets, at in reversed(recent.truncations)
+    ]
+
+
+def _skips(recent: Recent) -> list[SkippedOffsets]:
+    return [
+        SkippedOffsets(partition, offsets[0], len(offsets), why, at)
+        for partition, offsets, why, at in reversed(recent.skips)
+    ]
+
+
+def _in_flight(now: _Values) -> InFlight:
+    return InFlight(
+        int(now.value("kp_in_flight_records")),
+        int(now.value("kp_in_flight_records_limit")),
+    )
+
+
+def _partitions(now: _Values) -> Partitions:
+    counts = now.by("kp_partitions", "state")
+    return Partitions(int(counts.get("topic", 0)), int(counts.get("owned", 0)), [*_owned(now)])
+
+
+def _owned(now: _Values) -> Iterator[OwnedPartition]:
     gauges = {key: now.by(name, "partition") for key, name in _PARTITION_GAUGES.items()}
     for number in sorted({label for gauge in gauges.values() for label in gauge}, key=int):
         values = {key: gauge.get(number) for key, gauge in gauges.items()}
-        counts = {key: value if value is None else int(value) for key, value in values.items()}
-        yield {"partition": int(number), **counts, "last_commit": values["last_commit"]}
+        lag, vectors, recovering = (
+            value if value is None else int(value)
+            for value in (values["lag"], values["vectors"], values["recovering"])
+        )
+        yield OwnedPartition(int(number), lag, vectors, recovering, values["last_commit"])
 
 
-def _breakdown(
-    traces: Iterable[tuple[str | None, Decision]], listed: Collection[str] | None
-) -> dict[str, Any]:
+def _breakdown(traces: Iterable[tuple[str | None, Decision]], listed: Collection[str] | None) -> Breakdown:
     """Count traces by name: the :data:`LISTED_AGENTS` most frequent names, and all others together.
 
     Args:
@@ -271,40 +304,33 @@ def _breakdown(
     names = [name for name in counts if listed is None or name is None or name in listed]
     names = sorted(names, key=lambda name: -counts[name].total())[:LISTED_AGENTS]
     other = sum((count for name, count in counts.items() if name not in names), Counter[Decision]())
-    return {
-        "named": [{"name": name, **_decided(counts[name])} for name in names],
-        "other": _decided(other),
-    }
+    return Breakdown(
+        [NamedDecisions(name, counts[name].total(), counts[name]["contribute"]) for name in names],
+        OtherDecisions(other.total(), other["contribute"]),
+    )
 
 
-def _decided(decisions: Counter[Decision]) -> dict[str, int]:
-    return {"traces": decisions.total(), "contributed": decisions["contribute"]}
-
-
-def _quantiles(seconds: Collection[float]) -> dict[str, float | None]:
-    """Return the count, p50, p95 and p99; the quantiles are None without data."""
-    names = ("p50", "p95", "p99")
+def _quantiles(seconds: Collection[float]) -> Quantiles:
     if not seconds:
-        return {"count": 0, **dict.fromkeys(names)}
-    quantiles = np.quantile(list(seconds), [0.5, 0.95, 0.99])
-    return {"count": len(seconds), **dict(zip(names, quantiles.tolist(), strict=True))}
+        return Quantiles(0)
+    return Quantiles(len(seconds), *np.quantile(list(seconds), [0.5, 0.95, 0.99]).tolist())
 
 
-def _trace(trace: RecentTrace, *, content: bool) -> dict[str, Any]:
+def _trace(trace: RecentTrace, *, content: bool) -> TraceDetails:
     """Return a published trace with its score and the explanation of the score."""
     record, score = trace.record, trace.record.score
-    return {
-        "source": record.source,
-        "at": trace.at,
-        "trace_id": record.id if content else None,
-        "objective": trace.objective if content else None,
-        "task_domain": trace.task_domain if content else None,
-        "policy": record.policy,
-        "score": _score(score, content=content),
-        "similarity": similarity_text(score),
-        "effects": override_effects(score),
-        "explanation": trace.explanation,
-    }
+    return TraceDetails(
+        source=record.source,
+        at=trace.at,
+        trace_id=record.id if content else None,
+        objective=trace.objective if content else None,
+        task_domain=trace.task_domain if content else None,
+        policy=record.policy,
+        score=_score(score, content=content),
+        similarity=similarity_text(score),
+        effects=override_effects(score),
+        explanation=trace.explanation,
+    )
 
 
 def _dead_letter(record: dict[str, Any], *, content: bool) -> dict[str, Any]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
+from typing import get_args
 
 from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.errors import REDACTION_REASONS
 from knowledgepulse_worker.observe.metric_registry import Makers, children_of, start_at_zero
 from knowledgepulse_worker.observe.recent import PublishedTrace
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
-from knowledgepulse_worker.scoring import Score
+from knowledgepulse_worker.scoring import Decision, Score
 from knowledgepulse_worker.settings import FleetSettings
 
-DECISIONS = ("contribute", "rejected")
+DECISIONS: tuple[Decision, ...] = get_args(Decision)
 OUTCOMES = (*DECISIONS, "dead_letter")
 STAGES = ("decode", "queue", "embed", "score", "redact", "commit")
 REDACTION_RESULTS = ("ok", *REDACTION_REASONS)
