@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from collections import defaultdict
@@ -18,6 +19,9 @@ WORKER = ROOT / "worker" / "knowledgepulse_worker"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CONTRACTS = PROJECT["tool"]["importlinter"]["contracts"]
 
+
+LONGEST_FUNCTION, MOST_METHODS = 45, 20
+"""The most lines of a function, and methods of a class, in the engine."""
 
 SHARED = {"common", "terminal"}
 """The packages that all tools may import."""
@@ -112,3 +116,23 @@ def test_the_streams_tests_need_no_faust():
     folder = ROOT / "tests" / "unit" / "knowledgepulse_worker" / "stream"
     faust = re.compile(r"^\s*(?:from|import) (?:faust|mode)\b", re.MULTILINE)
     assert [path.name for path in folder.glob("*.py") if faust.search(path.read_text())] == []
+
+
+ENGINE = [*(WORKER / room for room in ("lane", "observe", "stream")), WORKER.parent / "knowledgepulse_kafka"]
+
+
+def test_the_engine_has_no_long_function_and_no_large_class():
+    """Clients of the brokers in memory have the methods of aiokafka's."""
+    modules = [path for room in ENGINE for path in room.rglob("*.py") if path.parent.name != "testing"]
+    nodes = [(path.stem, node) for path in modules for node in ast.walk(ast.parse(path.read_text()))]
+    functions = [(at, node) for at, node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    classes = [(at, node) for at, node in nodes if isinstance(node, ast.ClassDef)]
+
+    assert [
+        f"{at}.{node.name}" for at, node in functions if node.end_lineno - node.lineno >= LONGEST_FUNCTION
+    ] == []
+    assert [
+        f"{at}.{node.name}"
+        for at, node in classes
+        if sum(isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) for part in node.body) > MOST_METHODS
+    ] == []

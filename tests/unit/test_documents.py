@@ -23,7 +23,6 @@ from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, Policy
 from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.scoring.overrides import EFFECTS
 from knowledgepulse_worker.settings import Settings, sections
-from knowledgepulse_worker.verdict import State, Verdict
 from support.commands import command
 from support.documents import DOCUMENTS, ROOT, RUN, SHOWN, Reader, blocks, difference, read, table
 from support.tool_metrics import TOOL_METRICS

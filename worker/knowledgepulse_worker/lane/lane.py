@@ -128,7 +128,7 @@ class Lane:
         self._waiting: deque[TakenRecord] = deque()
         self._outcomes: deque[RecordOutcome] = deque()
         self._is_closed = False
-        self._changed = asyncio.Event()
+        self._changed = _Change()
 
     # --- take
 
@@ -174,7 +174,7 @@ class Lane:
         while not self._is_closed and not self.admission.has_room(record):
             if self._outcomes:
                 self._request_commit()
-            await self._wait_for_change()
+            await self._changed.next()
 
     def _begin(self, record: RawRecord, taken_at: float) -> bool:
         """Take a record; return whether it is to be read. One that is skipped is alone in flight."""
@@ -244,7 +244,7 @@ class Lane:
     async def wait_scored(self) -> None:
         """Wait until everything taken is scored, or the lane closes."""
         while self._waiting:
-            await self._wait_for_change()
+            await self._changed.next()
 
     # --- complete
 
@@ -287,7 +287,7 @@ class Lane:
         """Wait until everything taken is committed, or the lane closes."""
         while self.admission.records and not self._is_closed:
             self._request_commit()
-            await self._wait_for_change()
+            await self._changed.next()
 
     def close(self) -> None:
         """Stop at once; the partition's next owner reads the records that are not committed."""
@@ -306,9 +306,14 @@ class Lane:
             _cancel_embedding(taken)
         self._waiting.clear()
 
-    async def _wait_for_change(self) -> None:
-        self._changed.clear()
-        await self._changed.wait()
+
+class _Change(asyncio.Event):
+    """Set whenever a lane changes."""
+
+    async def next(self) -> None:
+        """Wait for the next change."""
+        self.clear()
+        await self.wait()
 
 
 def _cancel_embedding(taken: TakenRecord) -> None:

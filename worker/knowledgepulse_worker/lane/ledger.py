@@ -150,6 +150,19 @@ def valid_content(
         dimensions: the length of its vectors.
         max_elements: the number of entries; if there are more, the oldest are dropped.
     """
+    entries, reason, uncommitted = _valid_entries(values, next_offset, topic_id, model, dimensions)
+    for key in list(entries)[: max(0, len(entries) - max_elements)]:
+        del entries[key]
+    obsolete = [key for key in values if key not in entries]
+    valid, cut_scores = _valid_scores(scores, next_offset, topic_id, model)
+    reason = next(reversed(cut_scores.values()), reason)
+    return LedgerContent(entries, valid, [*obsolete, *cut_scores], reason, uncommitted)
+
+
+def _valid_entries(
+    values: Mapping[bytes, bytes], next_offset: int, topic_id: bytes, model: str, dimensions: int
+) -> tuple[dict[bytes, Entry], CutReason | None, int]:
+    """Return the valid entries, oldest first; why others are cut; and how many of them were not committed."""
     decoded = ((key, decode_entry(value)) for key, value in values.items())
     entries = dict(sorted(decoded, key=lambda item: item[1].offset))
     reason: CutReason | None = None
@@ -168,17 +181,22 @@ def valid_content(
     cut("rewind" if is_rewind else None, ahead)
     cut(None, {key for key, entry in entries.items() if entry.vector is None})  # of an earlier release
     cut("model", {key for key, entry in entries.items() if not _fits(entry, model, dimensions)})
-    cut(None, list(entries)[: max(0, len(entries) - max_elements)])
-    obsolete = [key for key in values if key not in entries]
+    return entries, reason, 0 if is_rewind else len(ahead)
+
+
+def _valid_scores(
+    scores: Mapping[bytes, bytes], next_offset: int, topic_id: bytes, model: str
+) -> tuple[dict[str, LastScores], dict[bytes, CutReason]]:
+    """Return the last scores by domain, oldest first, and why those of the other keys are cut."""
     valid: dict[str, LastScores] = {}
+    cut: dict[bytes, CutReason] = {}
     kept = ((key, decode_scores(value)) for key, value in scores.items())
     for key, stored in sorted(kept, key=lambda item: item[1].offset):
         if (why := _cut_of_scores(stored, next_offset, topic_id, model)) is None:
             valid[scores_domain(key)] = stored.last
         else:
-            reason = why
-            obsolete.append(key)
-    return LedgerContent(entries, valid, obsolete, reason, 0 if is_rewind else len(ahead))
+            cut[key] = why
+    return valid, cut
 
 
 def _cut_of_scores(scores: DomainScores, next_offset: int, topic_id: bytes, model: str) -> CutReason | None:

@@ -119,11 +119,7 @@ class Reporter:
         entry, record, embedded = outcome.entry, outcome.record, outcome.embedded
         score = outcome.score
         tracing.finished(
-            topic=record.topic,
-            partition=record.partition,
-            offset=record.offset,
-            headers=record.headers,
-            value=record.value,
+            record,
             taken=outcome.taken_at,
             embedded=None if embedded is None else (embedded.started, embedded.finished),
             sent=outcome.scored_at,

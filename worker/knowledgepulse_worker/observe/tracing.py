@@ -19,6 +19,7 @@ from opentelemetry.trace import Span, SpanKind, Tracer, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
 
+from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker import __version__
 
 logger = logging.getLogger(__name__)
@@ -50,12 +51,8 @@ class Tracing:
 
     def finished(
         self,
+        record: RawRecord,
         *,
-        topic: str,
-        partition: int,
-        offset: int,
-        headers: Sequence[tuple[str, bytes | None]],
-        value: bytes | None,
         taken: float,
         embedded: tuple[float, float] | None,
         sent: float,
@@ -67,36 +64,20 @@ class Tracing:
         All times are in seconds of ``time.monotonic``.
 
         Args:
-            topic: topic of the raw record.
-            partition: partition of the raw record.
-            offset: offset of the raw record.
-            headers: headers of the raw record.
-            value: value of the raw record; only its size is recorded.
+            record: the raw record; of its value, only the size is recorded.
             taken: when the lane took the record.
             embedded: start and end of its batch; None if the record was not embedded.
             sent: when it was scored; from then on, it waited for the next transaction.
             output: the output topic.
             verdict: the outcome, recorded as attributes ``kp.<name>`` unless None.
         """
-        attributes = {
-            "messaging.system": "kafka",
-            "messaging.operation.name": "process",
-            "messaging.operation.type": "process",
-            "messaging.destination.name": topic,
-            "messaging.destination.partition.id": str(partition),
-            "messaging.consumer.group.name": self._group,
-            "messaging.kafka.offset": offset,
-            **({"messaging.kafka.message.tombstone": True} if value is None else {}),
-            "messaging.message.body.size": len(value or b""),
-            **{f"kp.{name}": item for name, item in verdict.items() if item is not None},
-        }
         try:
             clock = _Clock()
             span = self._tracer.start_span(
-                f"process {topic}",
-                _PROPAGATOR.extract(_carrier(headers)),
+                f"process {record.topic}",
+                _PROPAGATOR.extract(_carrier(record.headers)),
                 SpanKind.CONSUMER,
-                attributes,
+                self._attributes(record, verdict),
                 start_time=clock.nanoseconds(taken),
             )
             if embedded is not None:
@@ -104,7 +85,23 @@ class Tracing:
             self._published(span, output, clock.nanoseconds(sent), clock.now)
             span.end(clock.now)
         except Exception:
-            logger.exception("%s/%d/%d has no span", topic, partition, offset)
+            logger.exception("%s has no span", record.source)
+
+    def _attributes(
+        self, record: RawRecord, verdict: dict[str, AttributeValue | None]
+    ) -> dict[str, AttributeValue]:
+        return {
+            "messaging.system": "kafka",
+            "messaging.operation.name": "process",
+            "messaging.operation.type": "process",
+            "messaging.destination.name": record.topic,
+            "messaging.destination.partition.id": str(record.partition),
+            "messaging.consumer.group.name": self._group,
+            "messaging.kafka.offset": record.offset,
+            **({"messaging.kafka.message.tombstone": True} if record.value is None else {}),
+            "messaging.message.body.size": len(record.value or b""),
+            **{f"kp.{name}": item for name, item in verdict.items() if item is not None},
+        }
 
     def _embedded(self, parent: Span, started: int, ended: int) -> None:
         self._tracer.start_span("embed", set_span_in_context(parent), start_time=started).end(ended)

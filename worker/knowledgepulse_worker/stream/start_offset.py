@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from knowledgepulse_kafka.client_types import CommittedPosition, Place
+from knowledgepulse_kafka.records import Position
 from knowledgepulse_kafka.transactional_publisher import TOPIC_ID
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.stream.unread_offsets import PassedOver
@@ -63,19 +64,24 @@ def start_of(at: Place, committed: CommittedPosition | None, changelog: Changelo
         is_new = kept is None and not changelog.entries  # otherwise, the ledger is of an earlier release
         passed_over = _passed_over(at, committed, None) if is_new and topic_id else None
         return Start(None if committed is None else committed.offset, passed_over=passed_over)
+    return _start_with_ledger(at, committed, kept)
+
+
+def _start_with_ledger(at: Place, committed: CommittedPosition | None, kept: Position) -> Start:
+    """Return where to read a partition from whose ledger names the topic and a position."""
     if committed is None:
         # Brokers delete the positions of a group that was without members for a week
         # (``offsets.retention.minutes``). A new group has no ledger of this topic.
         logger.warning(
             "partition %d: the group has no position in %s, for it has expired or was deleted; "
             "continuing from offset %d, as the ledger says",
-            *(number, topic, kept.offset),
+            *(at.partition, at.topic, kept.offset),
         )
     elif _is_workers(committed) and committed.offset < kept.offset:
         logger.warning(
             "partition %d: the group's coordinator has lost the last positions in %s that workers committed, "
             "after %d; continuing from offset %d, as the ledger says",
-            *(number, topic, committed.offset, kept.offset),
+            *(at.partition, at.topic, committed.offset, kept.offset),
         )
     elif committed.offset != kept.offset:  # an operator has set the group's position
         return Start(committed.offset, passed_over=_passed_over(at, committed, kept.offset))

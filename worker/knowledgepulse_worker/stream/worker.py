@@ -7,7 +7,7 @@ import faulthandler
 import gc
 import logging
 import os
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -288,6 +288,22 @@ def _make_batcher(embedder: Embedder | None, speed: Speed | None, metrics: Metri
     return Batcher(embedder, metrics.embedding.embedded, metrics.embedding.failed)
 
 
+async def _end(program: FaustApp, drain: float, *, is_orderly: bool) -> None:
+    """End the program. An orderly end finishes scored records; after a failure, nothing is waited for."""
+    if not is_orderly:
+        # End the process even if a task cannot be cancelled; the traceback shows what hangs.
+        faulthandler.dump_traceback_later(END_LIMIT, exit=True)
+    await close_within(STOP_LIMIT + (drain if is_orderly else 0), program.stop, "the stream")
+
+
+async def _until_first(starting: asyncio.Task[None], ends: Sequence[asyncio.Future[Any]]) -> None:
+    """Wait until one of the ends is there, or the start has failed."""
+    await asyncio.wait([starting, *ends], return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        starting.result()
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+
+
 async def _serve(
     start: Callable[[], Coroutine[Any, Any, None]],
     program: FaustApp,
@@ -312,16 +328,10 @@ async def _serve(
         WorkerError: a fatal error, as the others that ``failed`` may hold.
     """
     starting = asyncio.create_task(start())
-    ends: list[asyncio.Future[Any]] = [
-        asyncio.create_task(stop.wait()),
-        asyncio.create_task(program.wait_until_stopped()),
-        failed,
-    ]
+    stopping, stopped = (asyncio.create_task(end) for end in (stop.wait(), program.wait_until_stopped()))
+    ends: list[asyncio.Future[Any]] = [stopping, stopped, failed]
     try:
-        await asyncio.wait([starting, *ends], return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
-            starting.result()
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        await _until_first(starting, ends)
         if failed.done():
             failed.result()
         if program.crashed:
@@ -329,14 +339,9 @@ async def _serve(
     finally:
         if not starting.done() or starting.exception() is None:  # otherwise the error says it all
             logger.info("stopping")
-        if not stop.is_set():
-            # End the process even if a task cannot be cancelled; the traceback shows what hangs.
-            faulthandler.dump_traceback_later(END_LIMIT, exit=True)
         for task in background:
             task.cancel()
-        # An orderly stop finishes scored records; after a failure there is nothing to wait for.
-        limit = STOP_LIMIT + (settings.limits.drain if stop.is_set() else 0)
-        await close_within(limit, program.stop, "the stream")
+        await _end(program, settings.limits.drain, is_orderly=stop.is_set())
         # With no more heartbeats, the supervisor kills the process if it hangs from here on.
         for end in (starting, *ends, *watching):
             end.cancel()

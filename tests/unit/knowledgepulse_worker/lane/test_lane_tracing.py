@@ -15,11 +15,11 @@ class Spans:
     def __init__(self):
         self.finished_spans = []
 
-    def finished(self, **members):
-        self.finished_spans.append(members)
+    def finished(self, record, **members):
+        self.finished_spans.append({"record": record, **members})
 
     def verdicts(self):
-        return {span["offset"]: span["verdict"] for span in self.finished_spans}
+        return {span["record"].offset: span["verdict"] for span in self.finished_spans}
 
 
 @pytest.fixture
@@ -48,14 +48,7 @@ async def test_a_span_is_exported_once_the_record_is_committed(make_traced, raw)
     await harness.commit(lane)
 
     (span,) = harness.spans.finished_spans
-    record = raw(0)
-    assert {name: span[name] for name in ("topic", "partition", "offset", "headers", "value")} == {
-        "topic": record.topic,
-        "partition": 0,
-        "offset": 0,
-        "headers": record.headers,
-        "value": record.value,
-    }
+    assert span["record"] == raw(0)
     assert span["output"] in harness.scored
     assert span["taken"] <= span["embedded"][0] <= span["embedded"][1] <= span["sent"]
     assert span["verdict"]["outcome"] == span["output"]

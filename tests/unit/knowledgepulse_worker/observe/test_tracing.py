@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.observe.tracing import Tracing
 
 TRACE, SPAN = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
@@ -39,19 +40,24 @@ class Recorder:
 
 def finish(tracing, **changes):
     now = time.monotonic()
-    members = {
+    record = {
         "topic": "raw-traces",
         "partition": 3,
         "offset": 42,
-        "headers": [("a", CONTENT), ("traceparent", PARENT)],
+        "timestamp_ms": 0,
+        "key": None,
         "value": CONTENT,
+        "headers": [("a", CONTENT), ("traceparent", PARENT)],
+    }
+    record |= {name: changes.pop(name) for name in record.keys() & changes}
+    members = {
         "taken": now - 4,
         "embedded": (now - 3, now - 2),
         "sent": now - 1,
         "output": "contribute",
         "verdict": {"outcome": "contribute", "score": 0.8, "reason": None},
     }
-    tracing.finished(**members | changes)
+    tracing.finished(RawRecord(**record), **members | changes)
 
 
 @pytest.fixture
