@@ -122,7 +122,7 @@ def _run(trajectory: _Subagent, losses: Losses) -> hub.Run:
         losses.add("steps[] copied from another trajectory", hub.contents_of(asked))
     elif asked:
         messages = [*asked, *messages]
-    called = [part.name for message in messages for part in message.parts if isinstance(part, hub.ToolCall)]
+    called = [part.name for part in hub.parts_in(messages) if isinstance(part, hub.ToolCall)]
     if called and called[-1] != _COMPLETE and trajectory.agent.name.startswith("terminus"):
         messages.append(hub.message("assistant", hub.Error(interruption=True)))
     native_id = trajectory.trajectory_id or trajectory.session_id

@@ -225,6 +225,11 @@ def join_texts(parts: Iterable[Part]) -> str:
     return "\n".join(part.content for part in parts if isinstance(part, Text))
 
 
+def parts_in(messages: Iterable[Message]) -> Iterator[Part]:
+    """Return the parts of messages, one after another."""
+    return (part for message in messages for part in message.parts)
+
+
 def text_of(part: Part) -> str:
     """Return what a part says: the text, a tool's response, or the message of an error."""
     match part:
@@ -240,13 +245,12 @@ def text_of(part: Part) -> str:
 def transcript_of(messages: Iterable[Message]) -> str:
     """Return the texts and responses in messages, to search for a text that they may lack."""
     said = (Text, Reasoning, ToolCallResponse)
-    parts = (part for message in messages for part in message.parts if isinstance(part, said))
-    return "\n".join(map(text_of, parts))
+    return "\n".join(text_of(part) for part in parts_in(messages) if isinstance(part, said))
 
 
 def contents_of(messages: Iterable[Message]) -> list[dict[str, Any]]:
     """Return the parts of messages as plain values, for the loss report."""
-    return [asdict(part) for message in messages for part in message.parts]
+    return list(map(asdict, parts_in(messages)))
 
 
 def is_outcome(name: Any, value: Any) -> bool:

@@ -127,7 +127,7 @@ class Transcript:
         """Take out a response that was written before its call."""
         position = self._early.pop(call_id)
         parts = self.run.messages[position].parts
-        taken = next(part for part in parts if _is_response(part, call_id))
+        taken = next(part for part in parts if isinstance(part, hub.ToolCallResponse) and part.id == call_id)
         self.change(position, parts=tuple(part for part in parts if part is not taken))
         return taken
 
@@ -282,10 +282,6 @@ def _remember(recent: dict[str, _Value], name: str, value: _Value) -> None:
     recent[name] = value
     if len(recent) > _RECENT:
         del recent[next(iter(recent))]
-
-
-def _is_response(part: hub.Part, call_id: str) -> bool:
-    return isinstance(part, hub.ToolCallResponse) and part.id == call_id
 
 
 def requests_of(run: hub.Run) -> Iterator[hub.Run]:

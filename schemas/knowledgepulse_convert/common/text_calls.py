@@ -103,7 +103,7 @@ def with_calls(
         among_calls: whether to read a run that has calls, since those are from texts, too.
     """
     earlier = islice(messages, max(len(messages) - 1, 0))  # a log's answer may have calls, and no request
-    has_calls = any(isinstance(part, hub.ToolCall) for message in earlier for part in message.parts)
+    has_calls = any(isinstance(part, hub.ToolCall) for part in hub.parts_in(earlier))
     if has_calls and not among_calls:
         yield from _taken(messages)
         return

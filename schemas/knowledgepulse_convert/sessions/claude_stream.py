@@ -83,17 +83,13 @@ class _Stream:
         main.run.native_id = main.run.native_id or result.session_id
         count_unread(result, "result", main.losses)
         text = "\n".join([result.result or "", *(result.errors or ())]).strip()
-        is_told = text == main.last_text().strip() or hub.Error(text) in _last_parts(main.run)
+        is_told = text == main.last_text().strip() or hub.Error(text) in hub.parts_in(main.run.messages[-1:])
         text = "" if is_told else text
         if result.is_error or str(result.subtype).startswith("error"):
             main.add("assistant", [hub.Error(text)])
         else:
             main.add("assistant", [hub.Text(text)] if text else [])
             main.add("assistant", hub.cut_off(result.stop_reason))
-
-
-def _last_parts(run: hub.Run) -> tuple[hub.Part, ...]:
-    return run.messages[-1].parts if run.messages else ()
 
 
 def _as_logged(line: dict[str, Any]) -> dict[str, Any]:

@@ -231,9 +231,7 @@ def _system(text: Any, rest: dict[str, Any], path: str, losses: Losses) -> hub.M
         text = rest["system_prompt"].pop("text", None)
     defined = definitions_of(rest.pop("tools", None) or [], f"{path}.tools", losses)
     count_others(rest, set(), path, losses)
-    return hub.message(
-        "system", hub.Text(as_text(text)), *(part for message in defined for part in message.parts)
-    )
+    return hub.message("system", hub.Text(as_text(text)), *hub.parts_in(defined))
 
 
 def _action(event: _Event, path: str, losses: Losses) -> hub.Message:

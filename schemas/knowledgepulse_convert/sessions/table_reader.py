@@ -86,7 +86,7 @@ class TableReader(Reader):
         at = self._reached_at(value)
         if line.tools is not None:
             defined = definitions_of(line.tools.of(value) or [], f"{kind}.{line.tools}", self.losses)
-            self.transcript.add("system", [part for message in defined for part in message.parts], at)
+            self.transcript.add("system", hub.parts_in(defined), at)
         if line.is_piece:
             for _, part in self._parts(line, value, "assistant", kind):
                 self._add_piece(part, at)

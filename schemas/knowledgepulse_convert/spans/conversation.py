@@ -31,8 +31,8 @@ class ModelCall:
         """Return the call with the failure that another tracer knows, whose span is within this one."""
         if isinstance(inner, ToolRun) or not inner.output or self.error is not None:
             return self
-        parts = (part for message in inner.output for part in message.parts)
-        error = inner.error or next((part for part in parts if isinstance(part, hub.Error)), None)
+        errors = (part for part in hub.parts_in(inner.output) if isinstance(part, hub.Error))
+        error = inner.error or next(errors, None)
         return replace(self, error=error)
 
 
@@ -131,9 +131,8 @@ class _Reading:
     def repeats(self, key: _Key) -> int:
         """Return how often an input has the id of a call."""
         if not self._ids:
-            parts = (part for message in self.input or () for part in message.parts)
-            calls = (part for part in parts if isinstance(part, hub.ToolCall) and part.id)
-            self._ids.update(key for call in calls for key in _ids(call))
+            calls = (part for part in hub.parts_in(self.input or ()) if isinstance(part, hub.ToolCall))
+            self._ids.update(key for call in calls if call.id for key in _ids(call))
         return self._ids[key]
 
 

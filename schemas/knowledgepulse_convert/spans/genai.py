@@ -118,7 +118,7 @@ def _model_call(span: Span, used: set[str], losses: Losses) -> ModelCall:
     reasons = span.attributes.get(_FINISH)
     used.add(_FINISH)
     errors = [error for reason in _strings(parse_json(reasons)) for error in hub.cut_off(reason)][:1]
-    has_error = any(isinstance(part, hub.Error) for message in call.output for part in message.parts)
+    has_error = any(isinstance(part, hub.Error) for part in hub.parts_in(call.output))
     if errors and not has_error:
         call = ModelCall(call.input, (*call.output, hub.message("assistant", *errors)))
     return call
@@ -155,7 +155,7 @@ def _calls_beside(span: Span, used: set[str], losses: Losses) -> Iterator[hub.Me
 
 
 def _calls_in(messages: Iterable[hub.Message]) -> list[hub.ToolCall]:
-    return [part for message in messages for part in message.parts if isinstance(part, hub.ToolCall)]
+    return [part for part in hub.parts_in(messages) if isinstance(part, hub.ToolCall)]
 
 
 def _details(span: Span, losses: Losses) -> dict[str, Any]:

@@ -98,8 +98,8 @@ def _is_untold(message: hub.Message) -> bool:
 def _responding(span: Span, used: set[str], losses: Losses) -> tuple[hub.Message, ...]:
     """Return the messages in a call's whole input, if it has responses that its message attributes lack."""
     messages = _value(span, "input", "user", used, losses)
-    responses = (part for message in messages for part in message.parts)
-    return messages if any(isinstance(part, hub.ToolCallResponse) for part in responses) else ()
+    are_told = any(isinstance(part, hub.ToolCallResponse) for part in hub.parts_in(messages))
+    return messages if are_told else ()
 
 
 def _cut_off(span: Span) -> Iterator[hub.Error]:
@@ -107,7 +107,7 @@ def _cut_off(span: Span) -> Iterator[hub.Error]:
     yield from hub.cut_off(span.attributes.get("llm.finish_reason"))
     if _CUT_OFF.search(as_text(span.attributes.get("output.value"))):
         messages = _value(span, "output", "assistant", set(), Losses())
-        yield from (part for message in messages for part in message.parts if isinstance(part, hub.Error))
+        yield from (part for part in hub.parts_in(messages) if isinstance(part, hub.Error))
 
 
 def _messages(

@@ -166,7 +166,7 @@ class _Tree:
                 pairs = zip(self._down_to(earlier), self._down_to(agent), strict=False)
                 shared = [one for one, other in takewhile(lambda pair: pair[0] is pair[1], pairs)]
                 roots |= dict.fromkeys((earlier.id, agent.id), shared[-1]) if shared else {}
-            for part in (part for call in calls for message in call.output for part in message.parts):
+            for part in (part for call in calls for part in hub.parts_in(call.output)):
                 said.setdefault(_said(part), agent)
                 if isinstance(part, hub.ToolCall) and hands_over(part):
                     handed[f"{part.name} {part.arguments}".lower()] = agent
@@ -240,10 +240,8 @@ class _Tree:
         has_texts = any(map(_has_text, messages))
         if not has_texts and not any(map(_has_arguments, messages)):
             raise ConversionError(problem)
-        if root.error is not None:
-            errors = {part for message in messages for part in message.parts if isinstance(part, hub.Error)}
-            if root.error not in errors:
-                messages.append(hub.message("assistant", root.error))
+        if root.error is not None and root.error not in hub.parts_in(messages):
+            messages.append(hub.message("assistant", root.error))
         for shared in {id(shared): shared for node in nodes for shared in node.shared}.values():
             losses.merge(shared)
         for node in nodes:
@@ -326,7 +324,7 @@ class _Tree:
         if has_runs or not any(node.functions and node.error for node in nodes):
             return set()
         calls = (node.event for node in nodes if isinstance(node.event, ModelCall))
-        parts = (part for call in calls for message in call.output for part in message.parts)
+        parts = (part for call in calls for part in hub.parts_in(call.output))
         return {part.name for part in parts if isinstance(part, hub.ToolCall)}
 
     def _repeats(self, nodes: list[Node], losses: Losses) -> set[str]:
@@ -383,10 +381,9 @@ def _time(node: Node) -> tuple[int, int, str]:
 def _length(node: Node) -> int:
     """Return the number of characters of a model call's output."""
     output = node.event.output if isinstance(node.event, ModelCall) else ()
-    parts = (part for message in output for part in message.parts)
     return sum(
         len(f"{part.name}{part.arguments}") if isinstance(part, hub.ToolCall) else len(hub.text_of(part))
-        for part in parts
+        for part in hub.parts_in(output)
     )
 
 
@@ -406,14 +403,10 @@ def _continued(calls: list[ModelCall], said: dict[tuple[str, ...], Node]) -> Nod
 
     Their first input then contains what the other said, and ends without a new request of the user.
     """
-    first = next((call.input for call in calls if any(message.parts for message in call.input)), ())
-    roles = [message.role for message in first]
-    if "assistant" not in roles:
+    before, after = _first_input(calls)
+    if not before or _has_user(after):
         return None
-    last = len(roles) - 1 - roles[::-1].index("assistant")
-    if _has_user(list(first[last:])):
-        return None
-    return next((said[key] for key in map(_said, first[last].parts) if key in said), None)
+    return next((said[key] for key in map(_said, before[-1].parts) if key in said), None)
 
 
 def _handed_by(agent: Node, handed: dict[str, Node]) -> Node | None:
@@ -463,11 +456,9 @@ def _is_cut_off(nodes: list[Node], messages: list[hub.Message]) -> bool:
 def _unrecorded(nodes: list[Node], messages: list[hub.Message]) -> Iterator[str]:
     """Yield what the records of a run do not tell."""
     yield from (missing for node in nodes for missing in node.unrecorded)
-    parts = [part for message in messages for part in message.parts]
-    responses = [part for part in parts if isinstance(part, hub.ToolCallResponse)]
-    are_told = any(isinstance(node.event, ToolRun) for node in nodes) or any(
-        part.failed for part in responses
-    )
+    responses = [part for part in hub.parts_in(messages) if isinstance(part, hub.ToolCallResponse)]
+    are_run = any(isinstance(node.event, ToolRun) for node in nodes)
+    are_told = are_run or any(part.failed for part in responses)
     if responses and not are_told and not any(node.tells(_IS_ERROR) for node in nodes):
         yield "failed calls"
     calls = (node for node in nodes if node.silent or isinstance(node.event, ModelCall))
@@ -508,8 +499,8 @@ def _untold(output: Sequence[hub.Message], messages: list[hub.Message]) -> list[
 
     A text may also be all that the agent said, one text behind the other.
     """
-    told = {_said(part) for message in messages for part in message.parts}
-    texts = (part for message in messages if message.role == "assistant" for part in message.parts)
+    told = set(map(_said, hub.parts_in(messages)))
+    texts = hub.parts_in(message for message in messages if message.role == "assistant")
     told.add(_said(hub.Text("".join(map(hub.text_of, texts)))))
     ending = list(takewhile(lambda message: told.isdisjoint(map(_said, message.parts)), reversed(output)))
     return ending[::-1]
@@ -520,22 +511,24 @@ def _earlier_runs(events: list[ModelCall | ToolRun | hub.Error], losses: Losses)
 
     Everything up to the last assistant message of the first call's input is from before this run.
     """
-    first = next(
-        (
-            event.input
-            for event in events
-            if isinstance(event, ModelCall) and any(m.parts for m in event.input)
-        ),
-        (),
-    )
-    roles = [message.role for message in first]
-    start = len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
-    if not _has_user(list(first[start:])):
+    before, after = _first_input(events)
+    if not _has_user(after):
         return ()
-    for message in first[:start]:
+    for message in before:
         if message.role != "system":
             losses.add("messages of earlier runs", hub.contents_of([message]))
-    return first[:start]
+    return before
+
+
+def _first_input(
+    events: Sequence[ModelCall | ToolRun | hub.Error],
+) -> tuple[tuple[hub.Message, ...], tuple[hub.Message, ...]]:
+    """Return the first input with content: what is before the end of the agent's last message, and after."""
+    inputs = (event.input for event in events if isinstance(event, ModelCall))
+    first = next((told for told in inputs if any(hub.parts_in(told))), ())
+    roles = [message.role for message in first]
+    start = len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
+    return first[:start], first[start:]
 
 
 def _contents(event: ModelCall | ToolRun | hub.Error | None) -> list[dict[str, Any]]:
@@ -551,29 +544,23 @@ def _contents(event: ModelCall | ToolRun | hub.Error | None) -> list[dict[str, A
 
 def _count_unsaid(node: Node, transcript: str, losses: Losses) -> None:
     """Count the texts of an agent, or of a call that others tell, that are missing from the transcript."""
-    told: dict[str, list[str]] = {}
+    told: list[tuple[str, str]] = []
     match node.event:
         case ModelCall(input=inputs, output=outputs):
-            told = {
-                name: [hub.text_of(part) for message in messages for part in message.parts]
-                for name, messages in (("input", inputs), ("output", outputs))
-            }
+            told += (("input", hub.text_of(part)) for part in hub.parts_in(inputs))
+            told += (("output", hub.text_of(part)) for part in hub.parts_in(outputs))
         case ToolRun(response=str(response)):
-            told = {"output": [response]}
+            told.append(("output", response))
     whose = "an agent's" if node.agent else "a repeated call's"
-    for name, texts in told.items():
-        for text in texts:
-            if text.strip() not in transcript:
-                losses.add(f"{whose} {name}", text)
+    for name, text in told:
+        if text.strip() not in transcript:
+            losses.add(f"{whose} {name}", text)
 
 
-def _has_user(messages: list[hub.Message]) -> bool:
+def _has_user(messages: Sequence[hub.Message]) -> bool:
     """Check for a text of the user; Anthropic's and Gemini's tool responses are the user's messages, too."""
-    return any(
-        message.role == "user" and isinstance(part, hub.Text)
-        for message in messages
-        for part in message.parts
-    )
+    asked = hub.parts_in(message for message in messages if message.role == "user")
+    return any(isinstance(part, hub.Text) for part in asked)
 
 
 def _span_of(root: Node) -> tuple[str, str] | None:

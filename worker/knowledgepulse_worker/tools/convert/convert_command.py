@@ -98,7 +98,7 @@ class ConversionReport:
         if native_id := conversion.metadata.native_id:
             self.with_id += 1
             self.ids.add(hash(native_id))
-        if missing := metadata.get("unrecorded"):
+        if conversion.metadata.success and (missing := metadata.get("unrecorded")):
             self.unrecorded[f"{conversion.metadata.framework}: no {' or '.join(missing)}"] += 1
         self.losses.merge(conversion.losses)
 
