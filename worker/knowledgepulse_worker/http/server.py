@@ -184,10 +184,11 @@ class Port:
 
     async def keep_data(self) -> None:
         """Ask the child for the page's data now and then."""
-        shown = self._settings.show_content
+        # What a browser on this machine may see, and what one elsewhere.
+        contents = {shows_content(self._settings, request) for request in ({"Host": "localhost"}, {})}
         while True:
             await asyncio.sleep(KEEP_INTERVAL)
-            for content in (True, False) if shown is None else (shown,):
+            for content in contents:
                 await self._answer(WantedPage(STATUS_DATA, content, openmetrics=False))
 
     async def metrics(self, request: web.Request) -> web.Response:
