@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from knowledgepulse_worker.observe.recent import LAST_RECORDS
-from knowledgepulse_worker.policy import BUCKETS, DomainPolicy, Policy, Words
+from knowledgepulse_worker.policy import BUCKETS, Policy
 from knowledgepulse_worker.scoring import rescore_all
 from knowledgepulse_worker.scoring.rescore_report import DECISION_PAIRS
 from knowledgepulse_worker.tools.common.scored_records import read_counted
@@ -192,13 +192,14 @@ LEARNED = Policy.model_validate(
 )
 
 
-_VALUE = LEARNED.domains["customer_service"].learned
-_WORDS = Words(unit=0.001, mean=0.01, weights=b64encode(bytes(range(256)) * (BUCKETS // 256)).decode())
-WORDS = LEARNED.model_copy(
-    update={
-        "domains": {"customer_service": DomainPolicy(learned=_VALUE.model_copy(update={"words": _WORDS}))}
-    }
-)
+_WORDS = {
+    "unit": 0.001,
+    "mean": 0.01,
+    "weights": b64encode(bytes(range(256)) * (BUCKETS // 256)).decode(),
+}
+_VALUE = LEARNED.domains["customer_service"].learned.model_dump() | {"words": _WORDS}
+# Not a copy of the other one, which would keep the profiles that it has computed.
+WORDS = Policy.model_validate({"threshold": 0.3, "domains": {"customer_service": {"learned": _VALUE}}})
 
 
 @pytest.mark.parametrize(
