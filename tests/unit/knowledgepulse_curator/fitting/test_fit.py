@@ -25,6 +25,8 @@ from knowledgepulse_worker.tools.terminal.reports import plain
 
 TODAY = "2026-11-26"
 
+pytestmark = pytest.mark.usefixtures("few_permutations")
+
 
 @pytest.fixture(scope="module")
 def planted(make_record, make_counts):
