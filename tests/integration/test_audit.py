@@ -53,9 +53,7 @@ async def test_accepts_a_stream_after_a_kill_and_detects_a_tampered_output(
     before = await audit(stream.settings)
     assert (before.ok, before.waiting) == (True, len(raw)), "nothing was lost, nothing was done yet"
 
-    async with stream.worker() as worker:
-        await worker.published(40)
-        await worker.kill()
+    await stream.killed(lambda worker: worker.published(40))
     async with stream.worker() as worker:
         await worker.owns(2)  # the one that was killed may have committed everything
         await stream.outputs(worker, raw)
@@ -116,9 +114,7 @@ async def test_transactions_partition_counts_and_trimmed_topics_are_not_losses(m
                 )
             await (producer.abort_transaction() if number % 4 > 1 else producer.commit_transaction())
     raw = await stream.read(topics.raw)
-    async with stream.worker() as worker:
-        outputs = await stream.outputs(worker, raw)
-        assert await worker.stop() == 0
+    outputs = await stream.scored(raw)
 
     report = await audit(stream.settings)
     assert (report.ok, report.waiting, report.unknown) == (True, 0, 0)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
+from functools import partial
 
 import pytest
 
-from knowledgepulse_worker.settings import render
 from support.backends import AgentRun, FakeLangfuse, FakePhoenix
+from support.streams import ended
 
 pytestmark = pytest.mark.integration
 
-LIMIT = 120
 RUNS = 110
 """More pages of 20 runs than kills."""
 LINES = 2
@@ -33,35 +32,9 @@ def state(tmp_path):
 
 
 @pytest.fixture
-async def pull(stream, state, tmp_path):
-    """Start the command, which publishes the new runs of a backend."""
-    config = tmp_path / "worker.toml"
-    config.write_text(render(stream.settings))
-
-    started = []
-
-    async def start(fake, url):
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "knowledgepulse_worker.cli.entry", "pull", fake.name, url),
-            *("--config", config, "--publish", "--state", state, "--settle", "0"),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()
-
-
-async def finished(process):
-    """Wait for the end of a command; return its status and what it said."""
-    async with asyncio.timeout(LIMIT):
-        _, errors = await process.communicate()
-    return process.returncode, errors.decode()
+def pull(state):
+    """Return the command that publishes the new runs of a backend."""
+    return lambda fake, url: f"pull {fake.name} {url} --publish --state {state} --settle 0"
 
 
 async def runs_on(stream):
@@ -81,8 +54,9 @@ async def test_new_runs_are_published_once(stream, pull, fake, monkeypatch):
     async with backend.served() as url:
         for added in (0, 1, 0):
             backend.runs += [AgentRun(10 + number) for number in range(added)]
-            status, said = await finished(await pull(backend, url))
-            assert (status, "hidden" in said) == (0, False), said
+            async with stream.worker(command=pull(backend, url)) as program:
+                await ended(program)
+            assert "hidden" not in program.log()
     assert sorted(await runs_on(stream)) == sorted(backend.run_id(run) for run in backend.runs)
 
 
@@ -90,16 +64,14 @@ async def test_a_pull_that_is_killed_again_and_again_publishes_each_run_once(str
     """Killed after a page was recorded: before its transaction, in it and after it."""
     fake = FakePhoenix()
     fake.runs = [AgentRun(number) for number in range(RUNS)]
+
+    async def after_a_page(seconds, program):
+        while not (state.exists() and state.read_bytes().count(b"\n") > LINES):
+            assert program.process.returncode is None, program.log()
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(seconds)
+
+    moments = [partial(after_a_page, seconds) for seconds in MOMENTS]
     async with fake.served() as url:
-        for moment in MOMENTS:
-            process = await pull(fake, url)
-            async with asyncio.timeout(LIMIT):
-                while not (state.exists() and state.read_bytes().count(b"\n") > LINES):
-                    assert process.returncode is None
-                    await asyncio.sleep(0.001)
-            await asyncio.sleep(moment)
-            process.kill()
-            await process.communicate()
-        status, said = await finished(await pull(fake, url))
-    assert status == 0, said
+        assert await stream.killed(*moments, ended, command=pull(fake, url)) == len(MOMENTS)
     assert sorted(await runs_on(stream)) == sorted(run.id for run in fake.runs)

@@ -78,9 +78,7 @@ async def test_every_codec_of_every_client_is_read(make_stream, real_traces):
     raw = await stream.read(stream.settings.topics.raw)
     assert len(raw) == 15 * len(CODECS)
 
-    async with stream.worker() as worker:
-        outputs = await stream.outputs(worker, raw)
-        assert await worker.stop() == 0
+    outputs = await stream.scored(raw)
 
     assert Counter(map(source_of, outputs)) == Counter((0, record.offset) for record in raw)
     assert {record.topic for record in outputs} <= {

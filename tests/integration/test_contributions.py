@@ -39,9 +39,7 @@ async def contributed(make_stream, real_traces):
         trace["outcome"]["result_summary"] += " Ask alice@example.com."
     values[1]["id"] = ALICES
     messages = [Message(json.dumps(value).encode(), partition=n % 2) for n, value in enumerate(values)]
-    async with stream.worker() as worker:
-        await stream.outputs(worker, await stream.publish(messages))
-        assert await worker.stop() == 0
+    await stream.scored(await stream.publish(messages))
     return stream
 
 

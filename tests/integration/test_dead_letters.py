@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import time
-from subprocess import DEVNULL, PIPE
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -194,25 +192,10 @@ async def test_a_dry_run_reports_and_publishes_nothing(make_stream, dead_letters
         assert admin.replays not in await admin.existing()
 
 
-async def test_a_killed_and_restarted_replay_publishes_each_letter_once(make_stream, dead_letters, config):
+async def test_a_killed_and_restarted_replay_publishes_each_letter_once(make_stream, dead_letters):
     stream = await make_stream(2)
     letters = await bury(stream, 3000)
-    process = await asyncio.create_subprocess_exec(
-        *(
-            sys.executable,
-            "-m",
-            "knowledgepulse_worker.cli.entry",
-            "dead-letters",
-            "replay",
-            "--config",
-            config(stream.settings),
-        ),
-        stdin=DEVNULL,
-        stdout=PIPE,
-    )
-    await process.stdout.readline()
-    process.kill()
-    await process.wait()
+    await stream.killed(lambda replay: replay.logged(" replayed to "), command="dead-letters replay")
 
     again = lines(await dead_letters(stream, "replay"))
 

@@ -54,9 +54,7 @@ async def outputs(broker, real_traces, tmp_path_factory):
     traces = [conversion.trace.to_json() for n in range(20) for conversion in from_otlp(spans(n))]
     messages = [Message(value, partition=n % 2) for n, value in enumerate([*traces, *real_traces[:3]])]
     raw = await stream.publish([*messages, Message(b"no trace", partition=0)])
-    async with stream.worker() as worker:
-        await stream.outputs(worker, raw)
-        assert await worker.stop() == 0
+    await stream.scored(raw)
     return stream
 
 
@@ -155,9 +153,8 @@ async def test_each_score_becomes_an_event_and_a_child_of_the_agents_span(scored
 
 async def test_nothing_is_sent_twice_or_lost_when_it_is_killed(scored):
     """Killed with an open transaction, too: what was sent in it is not there, and is sent again."""
-    for _ in range(3):
-        async with scored.worker(command="evaluations") as command:
-            await command.logged("sending the scores")
+    sending = [lambda command: command.logged("sending the scores")] * 3
+    assert await scored.killed(*sending, command="evaluations") == 3
     async with scored.worker(command="evaluations") as command:
         await command.logged("sending the scores")
         found = await read_all(scored, 20)
@@ -225,9 +222,7 @@ async def outputs_of_runs(broker, runs, tmp_path_factory):
         for run in runs[fake.name]
     ]  # fmt: skip
     raw = await stream.publish(Message(trace.to_json(), partition=n % 2) for n, trace in enumerate(traces))
-    async with stream.worker() as worker:
-        await stream.outputs(worker, raw)
-        assert await worker.stop() == 0
+    await stream.scored(raw)
     return stream
 
 
@@ -274,15 +269,15 @@ async def all_read(stream, command):
 
 
 async def test_each_score_is_in_the_backend_once_whatever_is_killed(scored_runs, fake):
+    async def writes(process):
+        before = fake.writes
+        while fake.writes == before:
+            assert process.process.returncode is None, process.log()
+            await asyncio.sleep(0.001)
+
     async with fake.served() as url:
         command = f"evaluations --to {fake.name} {url}"
-        for _ in range(2):
-            async with scored_runs.worker(command=command) as process, asyncio.timeout(LIMIT):
-                before = fake.writes
-                while fake.writes == before:
-                    assert process.process.returncode is None, process.log()
-                    await asyncio.sleep(0.001)
-                await process.kill()
+        assert await scored_runs.killed(writes, writes, command=command) == 2
         async with scored_runs.worker(command=command) as process:
             await all_read(scored_runs, process)
             assert await process.stop() == 0, process.log()

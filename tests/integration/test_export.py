@@ -6,10 +6,6 @@ import asyncio
 import fcntl
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -24,7 +20,7 @@ from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.records.decode import with_quality_score
 from support.commands import kp_worker
 from support.s3 import s3_server
-from support.streams import Message, headers_of, source_of
+from support.streams import Message, ended, headers_of, source_of
 
 pytestmark = pytest.mark.integration
 
@@ -63,9 +59,7 @@ def export(config):
 async def contributed(stream, lines):
     """Let a worker score lines; return the records of `contribute`."""
     raw = await stream.publish(Message(line, str(n).encode(), n % 2) for n, line in enumerate(lines))
-    async with stream.worker() as worker:
-        await stream.outputs(worker, raw)
-        assert await worker.stop() == 0
+    await stream.scored(raw)
     return await stream.read(stream.settings.topics.contribute)
 
 
@@ -76,28 +70,10 @@ async def write(stream, topic, value, headers, partition=0):
         )
 
 
-def killed_as_it_gets_on(command, folder, kills):
-    """Run a command again and again, and kill it when it has created three paths that no run created before.
-
-    Returns the number of kills, once a run has ended by itself.
-    """
-    seen = {folder, folder / ".lock"}
-    for killed in range(kills + 1):
-        process = subprocess.Popen(command, stderr=subprocess.PIPE)
-        while process.poll() is None:
-            paths = (Path(root, name) for root, _, names in os.walk(folder) for name in names)
-            new = {*paths} - seen
-            if len(new) >= 3 and killed < kills:
-                seen |= new
-                os.kill(process.pid, signal.SIGKILL)
-                process.communicate()
-                break
-            time.sleep(0.0005)
-        else:
-            assert process.returncode == 0, process.communicate()[1]
-            process.communicate()
-            return killed
-    raise AssertionError("it never ended by itself")
+def files(folder):
+    """Yield the files below a folder, which change meanwhile."""
+    for root, _, names in os.walk(folder):
+        yield from (Path(root, name) for name in names)
 
 
 @pytest.mark.timeout(600)  # eight processes, one after another
@@ -115,11 +91,16 @@ async def test_an_export_that_is_killed_again_and_again_ends_as_one_that_is_not(
         0,
         "export 1: 100 of 101 records exported; 1 left out: repeat of an earlier record\n",
     )
-    command = [sys.executable, "-m", "knowledgepulse_worker.cli.entry", "export", str(tmp_path / "killed")]
-    command += ["--not-cleaned", "--config", config(stream.settings), *options]
-    kills = await asyncio.to_thread(killed_as_it_gets_on, command, tmp_path / "killed", KILLS)
+    folder = tmp_path / "killed"
+    seen = {folder / ".lock"}
 
-    assert kills >= 3
+    async def gets_on(program):
+        while len(new := {*files(folder)} - seen) < 3 and program.process.returncode is None:
+            await asyncio.sleep(0.0005)
+        seen.update(new)
+
+    command = " ".join(["export", str(folder), "--not-cleaned", *options])
+    assert await stream.killed(*[gets_on] * KILLS, ended, command=command) >= 3
     assert tree(tmp_path / "killed") == tree(tmp_path / "whole")
     exported = rows(tmp_path / "whole")
     for record in outputs:

@@ -50,9 +50,7 @@ async def stream(make_stream, real_traces):
     stream = await make_stream(2)
     messages = [Message(line, b"key", partition=n % 2) for n, line in enumerate(real_traces[:TRACES])]
     raw = await stream.publish(messages)
-    async with stream.worker() as worker:
-        await stream.outputs(worker, raw)
-        assert await worker.stop() == 0
+    await stream.scored(raw)
     repeat = (await stream.read(stream.settings.topics.rejected))[0]
     await write(stream, repeat.topic, repeat.value, repeat.key, repeat.timestamp, repeat.headers)
     return stream

@@ -20,9 +20,7 @@ async def test_a_share_holds_through_a_kill_and_added_partitions(make_stream, re
     """Nothing but the ledger's last scores tells a successor what passes: there are no entries."""
     stream = await make_stream(2, **FIFTH)
     raw = await stream.publish(Message(line, b"key", n % 2) for n, line in enumerate(real_traces * 2))
-    async with stream.worker() as worker:
-        await worker.published(80)
-        await worker.kill()
+    await stream.killed(lambda worker: worker.published(80))
     async with stream.worker() as worker:
         await worker.owns(2)  # the killed one may have published everything
         await stream.outputs(worker, raw)
@@ -31,9 +29,7 @@ async def test_a_share_holds_through_a_kill_and_added_partitions(make_stream, re
         0
     ] == 0
     raw += await stream.publish(Message(line, b"key", n % 4) for n, line in enumerate(real_traces))
-    async with stream.worker() as worker:
-        outputs = await stream.outputs(worker, raw)
-        assert await worker.stop() == 0
+    outputs = await stream.scored(raw)
 
     report = await audit(stream.settings)
     assert (report.ok, report.differing, report.missing) == (True, 0, 0)

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -262,6 +262,32 @@ class Stream:
         finally:
             await worker.kill()
 
+    async def killed(self, *moments: Callable[[Worker], Awaitable[None]], **given: Any) -> int:
+        """Start a program once for each moment, and kill it then.
+
+        Args:
+            moments: each returns when it has come, or when the program has ended, which is the last start.
+            given: how to start the program; see :meth:`worker`.
+
+        Returns:
+            The number of kills.
+        """
+        for kills, moment in enumerate(moments):
+            async with self.worker(**given) as program:
+                await moment(program)
+                if program.process.returncode is not None:
+                    return kills
+        return len(moments)
+
+    async def scored(
+        self, raw: Sequence[ConsumerRecord], settings: Settings | None = None
+    ) -> list[ConsumerRecord]:
+        """Return the outputs of a worker that runs until every raw record has one, and stops."""
+        async with self.worker(settings) as worker:
+            outputs = await self.outputs(worker, raw)
+            assert await worker.stop() == 0, worker.log()
+        return outputs
+
     async def read(self, *topics: str) -> list[ConsumerRecord]:
         """Return all records in the topics, by topic, partition and offset."""
         async with self._reading(topics) as (consumer, partitions):
@@ -326,6 +352,11 @@ class Stream:
         missing -= {source_of(record) for record in found}
         assert not missing, "the worker ended"
         return found
+
+
+async def ended(program: Worker) -> None:
+    """Return when a program has ended by itself, as it should."""
+    assert await program.process.wait() == 0, program.log()
 
 
 async def _partitions(consumer: AIOKafkaConsumer, topic: str) -> set[int]:
