@@ -21,7 +21,9 @@ logger = logging.getLogger(__name__)
 REPEAT_INTERVAL = 60.0
 """Seconds until a library may repeat a message."""
 
-_OWN = ("knowledgepulse_worker", "knowledgepulse_kafka")
+_OWN = tuple(
+    f"knowledgepulse_{name}" for name in ("worker", "curator", "kafka", "bert", "convert", "schemas")
+)
 # This logger warns about ordinary rebalances, which the worker logs itself.
 _WARNS_OF_REBALANCES = f"{CLIENT}.consumer.group_coordinator"
 

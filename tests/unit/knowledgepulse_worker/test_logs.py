@@ -13,8 +13,10 @@ import re
 import sys
 import threading
 import time
+import tomllib
 import warnings
 from datetime import UTC, datetime
+from pathlib import Path
 
 import aiokafka.client
 import aiokafka.consumer.group_coordinator
@@ -38,6 +40,8 @@ from knowledgepulse_worker.logs import (
     leave_out_attempts,
 )
 from knowledgepulse_worker.settings import LogSettings
+
+ROOT = Path(__file__).parents[3]
 
 CONTENT = "what an agent wrote"
 LOGGERS = (None, *logs._OWN, "opentelemetry", logs._WARNS_OF_REBALANCES)
@@ -275,6 +279,16 @@ def test_libraries_have_a_higher_level_than_the_worker(level, ours, theirs, reba
     }
 
     assert list(effective.values()) == [ours, ours, theirs, theirs, theirs, rebalances, "ERROR"]
+
+
+def test_each_package_of_the_wheel_has_the_worker_s_level():
+    """`contributions send` was silent once it had moved to another package."""
+    configure(LogSettings(level="INFO"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = [Path(path).name for path in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]]
+
+    assert len(packages) > 3
+    assert {name for name in packages if not logging.getLogger(name).isEnabledFor(logging.INFO)} == set()
 
 
 def test_a_message_that_cannot_be_formatted_is_not_shown_raw(capsys):
