@@ -13,7 +13,11 @@ from knowledgepulse_kafka.rights import require_rights
 from support.secured import granted_by_script, secured_broker, write_client_certificate
 from support.streams import Message, Stream, own_settings
 
-pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(600),  # the broker starts three times
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
 
 LIMIT = 120
 LONG_AGO = datetime.datetime(2021, 1, 1, tzinfo=datetime.UTC)

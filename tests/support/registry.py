@@ -30,6 +30,7 @@ class Registry:
         units: the units by id.
         posts: the idempotency keys of the POSTs of units that were answered with 201, by id.
         refusals: the number of requests over the limit.
+        silent_at: the number of units at which it does not answer before it ends; None for never.
         script: answers that replace the registry's own for the next POSTs of units; each is used once.
     """
 
@@ -37,18 +38,25 @@ class Registry:
         self.units: dict[str, dict] = {}
         self.posts: dict[str, list[str]] = {}
         self.refusals = 0
+        self.silent_at: int | None = None
+        self._ends = asyncio.Event()
         self.script: deque[Answer] = deque()
         self._keys: dict[str, tuple[str, str]] = {}
         self._buckets: dict[tuple[str, bool], tuple[float, float]] = {}
 
     def app(self) -> web.Application:
+        self._ends.clear()
         app = web.Application(middlewares=[self._limit], client_max_size=2**24)
+        app.on_shutdown.append(self._end)
         app.router.add_post("/v1/auth/register", self._register)
         app.router.add_post("/v1/knowledge", self._create)
         app.router.add_get("/v1/knowledge/{id}", self._get)
         app.router.add_delete("/v1/knowledge/{id}", self._delete)
         app.router.add_get("/v1/export/{agent}", self._export)
         return app
+
+    async def _end(self, _app):
+        self._ends.set()
 
     def _agent(self, request):
         key = request.headers.get("Authorization", "").removeprefix("Bearer ")
@@ -101,6 +109,8 @@ class Registry:
             return web.json_response({"error": "Invalid KnowledgeUnit", "issues": issues}, status=400)
         self.units[unit["id"]] = unit
         self.posts.setdefault(unit["id"], []).append(request.headers["Idempotency-Key"])
+        if len(self.units) == self.silent_at:
+            await self._ends.wait()
         return web.json_response({"data": {"id": unit["id"], "unit": unit}}, status=201)
 
     async def _get(self, request):
