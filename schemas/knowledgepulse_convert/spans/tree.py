@@ -115,6 +115,7 @@ class _Tree:
     def __init__(self, nodes: dict[str, Node]) -> None:
         self._nodes = nodes
         self._children: dict[str, list[Node]] = {}
+        self._orders: dict[str, list[Node]] = {}  # by the root
         self._roots = []
         for node in [*_missing(nodes), *nodes.values()]:
             self._nodes.setdefault(node.id, node)
@@ -207,7 +208,13 @@ class _Tree:
             else:
                 rest += self._children.get(node.id, [])
 
-    def _below(self, root: Node) -> Iterator[Node]:
+    def _below(self, root: Node) -> list[Node]:
+        """Return a node and all its descendants in order, which is found only once."""
+        if root.id not in self._orders:
+            self._orders[root.id] = list(self._ordered(root))
+        return self._orders[root.id]
+
+    def _ordered(self, root: Node) -> Iterator[Node]:
         """Yield a node and all its descendants in order: by time, but none before the one around it.
 
         A child may have begun in its parent's millisecond, or by another clock. What happened within a tool,
@@ -230,10 +237,10 @@ class _Tree:
         return any(node.event is not None and not node.agent for node in self._below(root))
 
     def _run(self, root: Node) -> hub.Run:
-        for node in self._below(root):
+        nodes = self._below(root)
+        for node in nodes:
             if node.problem is not None:
                 raise ConversionError(f"trace {root.trace_id}, span {node.id}: {node.problem}")
-        nodes = list(self._below(root))
         losses = Losses()
         messages = self._messages(root, nodes, losses)
         problem = f"trace {root.trace_id}, span {root.id}: {NO_CONTENT}"
