@@ -171,11 +171,12 @@ class MeasuredWorker:
             assert time.monotonic() - last < ARRIVAL_LIMIT, f"{seen} of {count} outputs:\n{log}"
 
     async def drained(self, publisher: Publisher, count: int) -> float:
-        """Publish a backlog while the worker is suspended, then resume it until the backlog is finished.
+        """Suspend the worker, publish a backlog, and resume it until the backlog is finished.
 
         Returns:
             the outputs per second, from the first score to the last committed output.
         """
+        self.suspend()
         await publisher.backlog(self.settings.topics.raw, self.partitions, count)
         self.mark()
         pid = self._worker.process.pid
