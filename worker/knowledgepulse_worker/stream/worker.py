@@ -62,13 +62,6 @@ END_LIMIT = 20.0
 MAX_BATCH_BYTES = 262_144
 """The size limit of a batch of outputs or ledger entries."""
 
-_OBJECTS_BETWEEN_COLLECTIONS = 50_000
-"""How many objects Python makes between two collections of garbage.
-
-The records in flight consist of thousands, none of them garbage, which Python's default of 700 visits again
-and again.
-"""
-
 TRACES_EXPORTER = "OTEL_TRACES_EXPORTER"
 """OpenTelemetry's variable that selects the span exporter: ``otlp`` or ``none`` (the default here)."""
 
@@ -178,7 +171,6 @@ class _Process:
             background = [_start_background(work, fail) for work in self._background(app, metrics, in_force)]
             gc.collect()
             gc.freeze()  # full collections need not visit the objects of all imports
-            gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
             await _serve(start, program, settings, stop, failed, watching, background)
 
     async def _services(self, stack: AsyncExitStack, metrics: Metrics, in_force: PolicyInForce) -> Services:
