@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import Protocol, Self
 
 from knowledgepulse_kafka.client_types import Place
-from knowledgepulse_kafka.errors import DeliveryError, TopicError
+from knowledgepulse_kafka.errors import DeliveryError, TopicError, retrieve_exception
 from knowledgepulse_kafka.group_member import CommittedPositions
 from knowledgepulse_kafka.partition_starts import PartitionStarter
 from knowledgepulse_kafka.record_batches import epoch_of
@@ -222,17 +222,24 @@ class Source(Rebalances):
         await self._finish()
 
     async def _finish(self) -> None:
-        """Commit what is complete, and drop the rest, which the next owner scores again."""
+        """Commit what is complete, and drop the rest, which the next owner scores again.
+
+        A transaction that takes too long is left as it is: to abort it may take as long, and the next process
+        fences it off.
+        """
         self.assignment.end()
         self._log.close()
         drain = self._services.settings.limits.drain
+        commit = asyncio.create_task(self.commit())
+        commit.add_done_callback(retrieve_exception)
         try:
-            async with asyncio.timeout(drain):
-                await self.commit()
-        except TimeoutError:
-            await self.host.crash(
-                DeliveryError(f"the last transaction was not committed in {drain:g} s (limits.drain)")
-            )
+            await asyncio.wait([commit], timeout=drain)
+            if commit.done():
+                await commit
+            else:
+                await self.host.crash(
+                    DeliveryError(f"the last transaction was not committed in {drain:g} s (limits.drain)")
+                )
         finally:
             self.assignment.close()
 
