@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from knowledgepulse_worker.observe.metric_registry import Makers, children_of
 
 
@@ -33,6 +35,11 @@ class EmbeddingMetrics:
                 ["domain", "script"],
             )
         )
+
+    def start_domains(self, domains: Iterable[str]) -> None:
+        """Create the series of the policy's domains."""
+        for domain in domains:
+            self.letters(domain, 0, 0)
 
     def set_pass(self, seconds: float) -> None:
         """Set how long a text that fills the window takes to embed."""

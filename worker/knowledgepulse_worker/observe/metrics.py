@@ -69,6 +69,7 @@ class Metrics:
         """Set the current policy."""
         self.policy.set(policy)
         self.traces.start_domains(policy)
+        self.embedding.start_domains(policy.profiles)
 
     def partition_left(self, partition: int) -> None:
         """Remove the series of a partition that is no longer owned."""
