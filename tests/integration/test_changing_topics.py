@@ -75,7 +75,9 @@ async def test_a_group_whose_positions_have_expired_continues_where_its_ledger_e
     await forget_positions(stream)
 
     raw = await stream.publish(on((0, 1), real_traces[20:30]))
-    await stream.scored(raw)
+    async with stream.worker() as worker:
+        await stream.outputs(worker, raw)
+        assert await worker.stop() == 0
 
     outputs = await outputs_of(stream)
     assert sorted(map(source_of, outputs)) == [
@@ -113,7 +115,9 @@ async def test_an_operator_s_position_precedes_the_ledger_s_and_the_other_partit
     await set_position(stream, 1, 5)
 
     raw = await stream.publish(on((0, 1), real_traces[20:30]))
-    await stream.scored(raw)
+    async with stream.worker() as worker:
+        await stream.outputs(worker, raw)
+        assert await worker.stop() == 0
 
     found = Counter(map(source_of, await outputs_of(stream)))
     assert set(found) == {(record.partition, record.offset) for record in raw}
