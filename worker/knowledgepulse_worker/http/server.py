@@ -176,7 +176,7 @@ class Port:
         if answer is None:
             shown, status = former | {"verdict": self._verdict}, HTTPStatus.SERVICE_UNAVAILABLE
             return web.Response(status=status, body=json.dumps(shown).encode(), headers=DATA_HEADERS)
-        if former or self._last_error is not None:
+        if answer.status == HTTPStatus.OK and (former or self._last_error is not None):
             shown = self._former.completed(wanted.content, json.loads(answer.body))
             shown["verdict"] = self._with_last_error(shown["verdict"])
             answer = answer._replace(body=json.dumps(shown).encode())
@@ -233,7 +233,7 @@ class Port:
                     body = await answer.read()
             except (aiohttp.ClientError, TimeoutError):
                 return None
-        if wanted.path == STATUS_DATA:
+        if wanted.path == STATUS_DATA and answer.status == HTTPStatus.OK:
             self._former.keep(wanted.content, body)
         return ChildAnswer(answer.status, headers, body)
 

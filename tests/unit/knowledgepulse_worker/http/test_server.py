@@ -31,12 +31,13 @@ class Child:
         self.gate = asyncio.Event()
         self.gate.set()
         self.body = b"page"
+        self.status = 200
 
     async def page(self, request):
         self.asked.append({name: request.headers.get(name) for name in ("Accept", "Kp-Content")})
         await self.gate.wait()
         headers = {"Content-Type": "text/x-page", "Content-Security-Policy": "default-src 'none'"}
-        return web.Response(status=200, body=self.body, headers=headers)
+        return web.Response(status=self.status, body=self.body, headers=headers)
 
 
 @pytest.fixture
@@ -202,6 +203,18 @@ async def test_the_last_data_of_a_child_survives_it_although_nobody_looked(front
     status, _, body = await get(front, "/api/status")
     verdict = json.loads((await get(front, "/readyz"))[2])["verdict"]
     assert (status, json.loads(body)) == (503, last | {"verdict": verdict})
+
+
+async def test_an_error_of_the_child_is_passed_on_and_ends_with_it(front):
+    """Kept as what the page showed, it would have ended the parent with the child."""
+    front.child.status, front.child.body = 500, b"500 Internal Server Error"
+    front.with_child([], HEALTHY, "the worker was killed")
+    status, _, body = await get(front, "/api/status")
+    assert (status, body) == (500, "500 Internal Server Error")
+
+    front.without_child(State.STARTING, "it is gone")
+
+    assert json.loads((await get(front, "/api/status"))[2]).keys() == {"verdict"}
 
 
 async def test_the_verdict_on_a_child_that_is_gone_has_the_address_of_the_runbook():
