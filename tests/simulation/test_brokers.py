@@ -13,6 +13,7 @@ from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_kafka.testing.brokers import SimTopic, new_cluster
 from knowledgepulse_kafka.testing.member import SimMember
 from knowledgepulse_kafka.testing.transactional_producer import SimProducer
+from knowledgepulse_kafka.testing.virtual_time import Process
 from knowledgepulse_kafka.testing.virtual_time import run as run_in_virtual_time
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.throttling import HeldBackError
@@ -185,12 +186,23 @@ def test_records_that_a_quota_would_keep_from_a_transaction_until_its_deadline_a
     assert simulated(main) > 5
 
 
-def test_the_error_of_a_request_that_nobody_waits_for_any_more_is_not_reported(simulated):
+@pytest.fixture
+def reported():
+    """Return a list, and a function that puts the errors that nobody reads in a loop there."""
+    errors = []
+
+    def report(loop):
+        loop.set_exception_handler(lambda _, context: errors.append(context["message"]))
+
+    return errors, report
+
+
+def test_the_error_of_a_request_that_nobody_waits_for_any_more_is_not_reported(simulated, reported):
     """A commit gives up the positions once its records failed; each simulation printed these errors."""
-    reported = []
+    errors, report = reported
 
     async def main(cluster):
-        cluster.loop.set_exception_handler(lambda _, context: reported.append(context["message"]))
+        report(cluster.loop)
         cluster.create(SimTopic.new("raw", 1))
         member = await joined(cluster)
         producer = await publishing(cluster)
@@ -205,4 +217,26 @@ def test_the_error_of_a_request_that_nobody_waits_for_any_more_is_not_reported(s
 
     simulated(main)
     gc.collect()
-    assert reported == []
+    assert errors == []
+
+
+def test_the_error_with_which_a_killed_process_ends_is_not_reported(simulated, reported):
+    """Nobody is left to read it; each simulation printed it."""
+    errors, report = reported
+
+    async def fail():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ZeroDivisionError
+
+    async def main(cluster):
+        report(cluster.loop)
+        process = Process("killed")
+        process.start(fail())
+        await asyncio.sleep(1)
+        process.is_dead = True
+
+    simulated(main)
+    gc.collect()
+    assert errors == []

@@ -210,4 +210,7 @@ def run(main: Callable[[], Coroutine[Any, Any, Result]], limit: int = 300_000) -
                 task.cancel()
             with suppress(NothingLeftError, RuntimeError):
                 loop.run_until_complete(asyncio.wait(left, timeout=60))
+            for task in left:
+                if task.done() and not task.cancelled():
+                    task.exception()  # otherwise, asyncio would print what nobody is left to read
         loop.close()
