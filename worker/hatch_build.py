@@ -1,6 +1,6 @@
 """Compiles what is written in C into the wheel, where there is a C compiler.
 
-Without one, or on another processor, the model runs in float32, and Python counts words.
+Without one, or on another processor, the model runs in float32, and Python embeds by words.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class LibrariesBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             library = Path(self.root, name)
             # An editable installation would go on with that of earlier sources.
             library.unlink(missing_ok=True)
-            commands.append([*compiler, *FLAGS, march, str(Path(self.root, source)), "-o", str(library)])
+            commands.append(
+                [*compiler, *FLAGS, march, str(Path(self.root, source)), "-lm", "-o", str(library)]
+            )
         running = [subprocess.Popen(command) for command in commands]  # noqa: S603 - the builder's compiler
         for process, command in zip(running, commands, strict=True):
             if process.wait():

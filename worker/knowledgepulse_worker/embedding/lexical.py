@@ -30,14 +30,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knowledgepulse_worker.embedding.base import Embeddings, ModelInput, Precision
-from knowledgepulse_worker.embedding.word_sums import MOST, CompiledSums, WordSums, compiled_library
+from knowledgepulse_worker.embedding.word_vectors import MOST, CompiledVectors, WordVectors, compiled_library
 from knowledgepulse_worker.policy import BUCKETS
 from knowledgepulse_worker.scoring import TraceText
 from knowledgepulse_worker.scoring.words import (
     MAX_PARTS,
-    MAX_WORDS,
     buckets_of,
     hashes_of,
+    lowered,
     parts_of,
     words_of,
 )
@@ -81,7 +81,7 @@ class LexicalEmbedder:
         self._reads_parts = text == "parts"
         library, counts = compiled_library(), np.arange(MOST + 1, dtype=np.float64)
         weights = _weights(counts, np.array([[False], [True]]))
-        self._compiled = library and CompiledSums(library, _COMMON, weights, dimensions)
+        self._compiled = library and CompiledVectors(library, _COMMON, weights, dimensions)
         model_input = ModelInput(text)
         self.identity = model_input.identity(hashlib.sha256(f"lexical 1 {dimensions}".encode()).hexdigest())
         self.description = model_input.description("lexical")
@@ -96,25 +96,12 @@ class LexicalEmbedder:
             read, is_cut = parts_of(text)
             truncated += is_cut
             parts += read + [""] * (MAX_PARTS - len(read))
-        words = self._compiled([*map(_words_as_text, parts)]) if self._compiled else self._counted(parts)
-        buckets = self._buckets(words) if self._reads_parts else None
-        return Embeddings(self._vectors(words.sums), truncated, buckets=buckets)
+        embedded = self._compiled([*map(lowered, parts)]) if self._compiled else self._embedded(parts)
+        buckets = _buckets(embedded) if self._reads_parts else None
+        return Embeddings(embedded.vectors, truncated, buckets=buckets)
 
-    @staticmethod
-    def _buckets(words: WordSums) -> list[bytes]:
-        """Return the buckets of each text's words for learned values."""
-        ends = words.numbers.reshape(-1, MAX_PARTS).sum(axis=1).cumsum().tolist()
-        return [words.buckets[start:end].tobytes() for start, end in pairwise([0, *ends])]
-
-    def _vectors(self, sums: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Return the vectors of texts from the sums of their parts, :data:`MAX_PARTS` for each text."""
-        units = _normalized(sums)
-        totals = np.rint(_PARTS * units).reshape(-1, MAX_PARTS, self.dimensions).sum(axis=1)
-        totals[~totals.any(axis=1), 0] = 1  # no words, or they cancel each other out
-        return _normalized(totals).astype(np.float32)
-
-    def _counted(self, parts: Sequence[str]) -> WordSums:
-        """Count and add the words of parts without the compiled library."""
+    def _embedded(self, parts: Sequence[str]) -> WordVectors:
+        """Embed texts, of :data:`MAX_PARTS` parts each, without the compiled library."""
         counts = [Counter(words_of(part)) for part in parts]
         sizes = np.fromiter(map(len, counts), np.int64, len(counts))
         size = int(sizes.sum())
@@ -128,15 +115,22 @@ class LexicalEmbedder:
             np.where(hashes & np.uint64(1 << 31), weights, -weights),
             len(counts) * self.dimensions,
         )
-        by_part = np.asarray(sums, np.float64).reshape(len(counts), self.dimensions)
-        return WordSums(by_part, buckets_of(hashes, BUCKETS).astype(np.uint16), sizes)
+        vectors = self._vectors(np.asarray(sums, np.float64).reshape(len(counts), self.dimensions))
+        numbers = sizes.reshape(-1, MAX_PARTS).sum(axis=1)
+        return WordVectors(vectors, buckets_of(hashes, BUCKETS).astype(np.uint16), numbers)
+
+    def _vectors(self, sums: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Return the vectors of texts from the sums of their parts, :data:`MAX_PARTS` for each text."""
+        units = _normalized(sums)
+        totals = np.rint(_PARTS * units).reshape(-1, MAX_PARTS, self.dimensions).sum(axis=1)
+        totals[~totals.any(axis=1), 0] = 1  # no words, or they cancel each other out
+        return _normalized(totals).astype(np.float32)
 
 
-def _words_as_text(part: str) -> bytes:
-    """Return a text with the words of a part, which is nearly always the part itself."""
-    text = part.lower().encode("utf-8", "replace")
-    # That few characters hold no more words than are read.
-    return text if text.isascii() and len(text) < 2 * MAX_WORDS else b" ".join(words_of(part))
+def _buckets(words: WordVectors) -> list[bytes]:
+    """Return the buckets of each text's words for learned values."""
+    ends = words.numbers.cumsum().tolist()
+    return [words.buckets[start:end].tobytes() for start, end in pairwise([0, *ends])]
 
 
 def _weights(count: NDArray[np.float64], common: NDArray[np.bool_]) -> NDArray[np.float64]:

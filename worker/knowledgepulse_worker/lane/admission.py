@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection
+from functools import partial
 
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.embedding.batcher import Batcher
@@ -19,7 +20,7 @@ from knowledgepulse_worker.observe.trace_metrics import TraceMetrics
 from knowledgepulse_worker.process.suspects import Suspects
 from knowledgepulse_worker.records.decode import check_readable, decode_scorable
 from knowledgepulse_worker.records.ledger_records import Failure
-from knowledgepulse_worker.scoring import embedding_text
+from knowledgepulse_worker.scoring import embedding_text, words_text
 from knowledgepulse_worker.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -43,7 +44,9 @@ class Admission:
         self, settings: Settings, batcher: Batcher | None, suspects: Suspects, metrics: TraceMetrics
     ) -> None:
         self._limits = settings.limits
-        self._embedded_text = settings.embedding.trace_text
+        text = settings.embedding.trace_text
+        reads_words = settings.embedding.backend == "lexical" and text == "parts"
+        self._text_of = words_text if reads_words else partial(embedding_text, text=text)
         self._batcher = batcher
         self._suspects = suspects
         self._metrics = metrics
@@ -104,7 +107,7 @@ class Admission:
         """Return a record with its embedding, once the batcher accepts its text; others as they are."""
         if not isinstance(taken, DecodedRecord) or self._batcher is None:
             return taken
-        embedding = await self._batcher.submit(embedding_text(taken.trace, self._embedded_text))
+        embedding = await self._batcher.submit(self._text_of(taken.trace))
         return DecodedRecord(taken.record, taken.taken_at, taken.trace, taken.score_place, embedding)
 
     def _obstacle(self, record: RawRecord) -> Failure | None:

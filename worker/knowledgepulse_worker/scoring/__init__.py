@@ -52,7 +52,13 @@ from knowledgepulse_worker.scoring.shares import (
     RecentScores,
     scores_that_count,
 )
-from knowledgepulse_worker.scoring.text import PART_SEPARATOR, TraceText, bounded_id, embedding_text
+from knowledgepulse_worker.scoring.text import (
+    PART_SEPARATOR,
+    TraceText,
+    bounded_id,
+    embedding_text,
+    words_text,
+)
 from knowledgepulse_worker.scoring.words import word_buckets
 
 __all__ = [
@@ -110,4 +116,5 @@ __all__ = [
     "task_of",
     "tool_diversity",
     "word_buckets",
+    "words_text",
 ]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from binascii import crc32
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
 from itertools import chain
 
 import numpy as np
@@ -33,6 +34,8 @@ _UNSPACED = (
     r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f"
 )
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
+_END_OF_LETTERS = 0x40000  # the planes from here on are for private use and for marks
+_RUNS = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W{_UNSPACED}]+")
 _PAIR = re.compile(rf"(?=([{_UNSPACED}]{{2}}))")
 
 
@@ -44,13 +47,34 @@ def parts_of(text: str) -> tuple[list[str], bool]:
 
 def words_of(part: str) -> list[bytes]:
     """Return the words of a part in lower case and UTF-8; ASCII words, which need no pattern, come first."""
-    encoded = part.lower().encode("utf-8", "replace").translate(_SPLIT)
+    encoded = lowered(part).translate(_SPLIT)
     words = encoded.split()[:MAX_WORDS]
     if encoded.isascii():
         return words
     others = b" ".join(word for word in words if not word.isascii()).decode()
     unspaced: list[str] = _WORD.findall(others)[:MAX_WORDS] + _PAIR.findall(others, 0, MAX_WORDS)
     return [word for word in words if word.isascii()] + [word.encode() for word in unspaced]
+
+
+def lowered(part: str) -> bytes:
+    """Return a part in lower case and UTF-8."""
+    return part.lower().encode("utf-8", "replace")
+
+
+class Kind(IntEnum):
+    """What a character is for the words of a text."""
+
+    SEPARATOR = 0
+    LETTER = 1
+    UNSPACED = 2
+
+
+def kinds_of_characters() -> Iterator[tuple[int, Kind]]:
+    """Yield each character from which on they are of another kind, with that kind, in order."""
+    yield 0, Kind.SEPARATOR
+    for run in _RUNS.finditer("".join(map(chr, range(_END_OF_LETTERS)))):
+        yield run.start(), Kind.UNSPACED if run["unspaced"] else Kind.LETTER
+        yield run.end(), Kind.SEPARATOR
 
 
 def hashes_of(words: Iterable[bytes], number: int) -> NDArray[np.uint64]:

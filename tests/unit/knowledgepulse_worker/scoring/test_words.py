@@ -11,7 +11,7 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.policy import BUCKETS, Reading
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.decode_content import counts_of
-from knowledgepulse_worker.scoring import count_trace, embedding_text
+from knowledgepulse_worker.scoring import count_trace, embedding_text, words_text
 from knowledgepulse_worker.scoring.words import (
     buckets_of,
     distinct_words,
@@ -102,8 +102,10 @@ def test_the_words_are_those_of_the_text_that_an_embedder_reads(objective, conte
     )  # fmt: skip
     if is_raw:
         trace.steps[1].input = msgspec.Raw(json.dumps(given).encode())
-    parts, _ = parts_of(embedding_text(trace, "parts"))
+    parts, is_cut = parts_of(embedding_text(trace, "parts"))
+    read, is_read_cut = parts_of(words_text(trace))
 
     expected = [word for part in parts for word in dict.fromkeys(words_of(part))]
 
     assert distinct_words(trace).encode().split() == expected
+    assert ([*map(words_of, read)], is_read_cut) == ([*map(words_of, parts)], is_cut)
