@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import codecs
-import gzip
 import io
 import json
-import lzma
 import os
 import shlex
 import signal
@@ -30,7 +28,6 @@ from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.lazy_command import loaded
 from support.commands import command
 
-CONVERT = "`--from NAME` converts it first, and `kp-worker convert FILE` prints its traces"
 KP_WORKER = [sys.executable, "-m", "knowledgepulse_worker.cli.entry"]
 
 
@@ -119,110 +116,12 @@ def test_reports_an_invalid_line_and_scores_the_rest(kp_worker, tmp_path, real_t
     assert "2 of 4 lines are invalid" in result.stderr
 
 
-def test_convert_says_of_a_trace_that_it_needs_no_conversion(kp_worker, tmp_path, real_traces):
-    file = tmp_path / "trace.json"
-    file.write_bytes(real_traces[0])
-
-    result = kp_worker("convert", file)
-
-    assert result.exit_code == 1
-    assert result.stderr.splitlines()[0] == (
-        f"{file}:1: not converted: a trace already; "
-        "`kp-worker publish` and `kp-worker score` take it as it is"
-    )
-
-
-def test_a_file_without_traces_is_an_error_of_score(kp_worker, tmp_path):
-    file = tmp_path / "empty.jsonl"
-    file.write_text("\n")
-
-    for options in ([], ["--dry-run"]):
-        result = kp_worker("score", file, "--embedder", "none", *options)
-
-        assert (result.exit_code, result.stdout) == (1, "")
-        assert result.stderr == f"Error: {file}: no trace to score; one JSON trace per line is expected\n"
-
-
-@pytest.mark.parametrize(
-    ("words", "meant"),
-    [
-        (["scor"], "score"),
-        (["traces", "lst"], "list"),
-        (["policy", "labl"], "label"),
-        (["dead-letters", "rplay"], "replay"),
-        (["contributions", "sned"], "send"),
-    ],
-)
-def test_the_nearest_command_is_named_for_a_misspelt_one(kp_worker, words, meant):
-    result = kp_worker(*words)
-
-    assert result.exit_code == 2
-    assert f"Error: No such command {words[-1]!r}. Did you mean {meant!r}?\n" in result.stderr
-
-
-def test_a_command_of_another_group_is_named_for_one_that_is_looked_for_elsewhere(kp_worker):
-    result = kp_worker("threshold", "tune", "scored.jsonl")
-
-    assert result.exit_code == 2
-    assert "No such command 'threshold tune'. Did you mean 'policy tune'?" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("word", "meant"),
-    [
-        ("tune", "'policy tune'"),
-        ("evaluate", "'policy evaluate'"),
-        ("replay", "'dead-letters replay'"),
-        ("list", "'dead-letters list' or 'traces list'"),
-        ("version", "'--version'"),
-        ("validate", "'check'"),
-        ("threshold", "'policy tune'"),
-        ("help", "'--help'"),
-    ],
-)
-def test_what_is_meant_is_named_for_a_command_of_a_group_or_an_option_without_its_beginning(
-    kp_worker, word, meant
-):
-    result = kp_worker(word)
-
-    assert result.exit_code == 2
-    assert result.stderr.endswith(f"Error: No such command {word!r}. Did you mean {meant}?\n")
-
-
-def test_a_hidden_command_is_not_named_for_a_misspelt_one(kp_worker):
-    assert kp_worker("wor").stderr.endswith("Error: No such command 'wor'.\n")
-
-
 def test_files_and_standard_input_are_scored_as_one_stream(kp_worker, traces, real_traces):
     result = kp_worker("score", traces, "-", "--embedder", "lexical", input=real_traces[0])
 
     last = json.loads(result.stdout.splitlines()[-1])
     assert len(result.stdout.splitlines()) == 155
     assert last["novelty"] == pytest.approx(0, abs=1e-6), "it is in the first file, too"
-
-
-def test_a_dry_run_of_score_checks_the_lines_and_loads_no_model(kp_worker, traces, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-
-    result = kp_worker("score", traces, "-", "--dry-run", input=b"no trace\n")
-
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "-:1: not_json: " in result.stderr.replace("<stdin>", "-")
-    assert "154 traces would be scored: embedding.backend sentence-transformers, policy " in result.stderr
-    assert "1 of 155 lines are invalid" in result.stderr
-
-
-def test_a_dry_run_of_publish_says_what_would_be_published_and_asks_no_broker(kp_worker, traces, monkeypatch):
-    monkeypatch.setenv("KP_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
-
-    result = kp_worker(
-        "publish", traces, "-", "--key", "agent_id", "--skip", 4, "--dry-run", input=b"no trace\n"
-    )
-
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "151 records would be published to raw-traces at 127.0.0.1:1, keyed by agent_id" in result.stderr
-    assert "1 of them have no agent_id and would be published without a key" in result.stderr
-    assert "1 of them are invalid and would become dead letters" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -257,20 +156,12 @@ def test_formats_are_listed_by_their_own_option(kp_worker):
 
     assert [line.split()[0] for line in lines] == sorted(INPUT_FORMATS)
     assert all(len(line.split()) > 1 for line in lines)
-    said = kp_worker("convert", "--from", "claud_code", "-").stderr
-    assert "there is no format 'claud_code'; did you mean claude_code? `kp-worker convert --formats`" in said
 
 
 def test_options_override_the_environment(kp_worker, traces, monkeypatch):
     monkeypatch.setenv("KP_EMBEDDING__BACKEND", "none")
     lines = kp_worker("score", traces, "--embedder", "lexical").stdout.splitlines()
     assert json.loads(lines[5])["nearest"] is not None
-
-
-def test_an_invalid_option_value_is_reported_as_a_setting(kp_worker, traces):
-    result = kp_worker("score", traces, "--max-tokens", "1")
-    assert result.exit_code == os.EX_CONFIG
-    assert "embedding.max_tokens: got 1; should be greater than or equal to 3" in result.stderr
 
 
 def test_config_prints_effective_settings_without_secrets(kp_worker, tmp_path):
@@ -296,26 +187,6 @@ def test_config_prints_the_effective_weights(kp_worker, monkeypatch):
     assert domains["code"]["threshold"] == 0.6
     assert domains["finance"]["threshold"] == 0.75
     assert domains["code"]["weights"]["novelty"] == REFERENCE_WEIGHTS["code"].novelty
-
-
-@pytest.mark.parametrize("name", ["config", "run", "topics"])
-def test_invalid_settings_are_one_line_errors_without_a_traceback(kp_worker, monkeypatch, name):
-    monkeypatch.setenv("KP_POLICY__THRESHOLD", "2")
-    monkeypatch.setenv("KP_WEB__PORT", "no")
-    result = kp_worker(name)
-    assert result.exit_code == os.EX_CONFIG
-    assert result.stderr.startswith("Error: KP_POLICY__THRESHOLD: got '2'")
-    assert "KP_WEB__PORT: got 'no'" in result.stderr
-
-
-def test_variables_that_are_no_settings_are_named_once(kp_worker, monkeypatch):
-    monkeypatch.setenv("KP_WORKER_SERVICE_HOST", "10.0.0.1")
-    monkeypatch.setenv("KP_LOG__LEVEL", "DEBUG")
-
-    result = kp_worker("config")
-
-    assert result.exit_code == 0
-    assert result.stderr == "ignored, since settings are KP_<SECTION>__<KEY>: KP_WORKER_SERVICE_HOST\n"
 
 
 @pytest.mark.parametrize("name", sorted(cli.main.commands))
@@ -458,136 +329,6 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(kp_worker, tmp_path, rea
     result = kp_worker("score", file, "--embedder", "none")
 
     assert (result.exit_code, len(result.stdout.splitlines())) == (0, 2)
-
-
-@pytest.mark.parametrize(
-    ("option", "value"), [("--visibility", "private"), ("--outcomes", __file__), ("--domain-map", __file__)]
-)
-def test_publish_refuses_options_that_would_change_nothing(kp_worker, traces, option, value):
-    result = kp_worker("publish", "--dry-run", traces, option, value)
-
-    assert result.exit_code == 2
-    assert f"{option} needs --from" in result.stderr
-
-
-@pytest.mark.parametrize("command", ["publish", "score"])
-@pytest.mark.parametrize(
-    ("several", "written"),
-    [(lambda lines: json.loads(lines[0]), "."), (lambda lines: list(map(json.loads, lines[:2])), "'.[]'")],
-)
-def test_traces_on_several_lines_are_refused(
-    kp_worker, tmp_path, traces, real_traces, several, written, command
-):
-    """Before any file is published: each line would become a dead letter, and an error in the output."""
-    pretty = tmp_path / "pretty.jsonl"
-    pretty.write_text(json.dumps(several(real_traces), indent=2))
-
-    result = kp_worker(command, "--dry-run", traces, pretty)
-
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == (
-        f"Error: {pretty}: has a trace on several lines, but one trace per line is expected; "
-        f"convert it with `jq -c {written} {pretty}`\n"
-    )
-
-
-@pytest.mark.parametrize("command", ["publish", "score"])
-@pytest.mark.parametrize(
-    ("sample", "problem"),
-    [
-        ("session", "looks like claude_code, not like traces; " + CONVERT.replace("NAME", "claude_code")),
-        ("chat", "looks like openai, not like traces; " + CONVERT.replace("NAME", "openai")),
-        ("spans", "looks like otlp, not like traces; " + CONVERT.replace("NAME", "otlp")),
-        ("scored", "is output of `kp-worker score`, and its traces are scored already"),
-        ("utf-16", "is text in UTF-16; `iconv -f UTF-16 -t UTF-8` makes UTF-8 of it, which is read"),
-        ("picture", "is a picture, which holds no messages"),
-        ("binary", "is not a text; one JSON trace per line is expected"),
-        ("empty", "is empty JSON; one JSON trace per line is expected"),
-        ("gzip", "is compressed, but lines of text are expected; decompress it with `gzip -dk FILE`"),
-        ("xz", "is compressed, but lines of text are expected; decompress it with `xz -dk FILE`"),
-    ],
-)
-def test_files_of_another_kind_are_refused_with_the_remedy(
-    kp_worker, tmp_path, traces, command, sample, problem
-):
-    """Each of their lines would become a dead letter, or an error that names no way out."""
-    file = tmp_path / "a file"
-    match sample:
-        case "scored":
-            file.write_text(json.dumps({"id": "a", "quality_score": 0.5, "decision": "rejected"}))
-        case "utf-16":
-            file.write_text(traces.read_text(), encoding="utf-16")
-        case "picture":
-            file.write_bytes(b"\x89PNG\r\n\x1a\n")
-        case "binary":
-            file.write_bytes(b"\x7fELF\2\1\1\0")
-        case "empty":
-            file.write_text("[]")
-        case "gzip":
-            file.write_bytes(gzip.compress(traces.read_bytes()))
-        case "xz":
-            file.write_bytes(lzma.compress(traces.read_bytes()))
-        case _:
-            file.write_bytes(kp_worker("sample", sample).stdout_bytes)
-
-    result = kp_worker(command, "--dry-run", traces, file)
-
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == f"Error: {file}: {problem}\n".replace("FILE", f"'{file}'")
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["run", "worker.toml"], "(worker.toml). Did you mean '--config worker.toml'?"),
-        (["policy", "rescore", "--plot", "x.png"], "--plot; it is an option of evaluate, fit, tune\n"),
-        (
-            ["policy", "history", "--since", "7d"],
-            "--since; it is an option of evaluate, fit, label, prior, tune, rescore, drift\n",
-        ),
-        (["policy", "tune", "--target", "10%"], "'10%' is not a number; write 0.1."),
-    ],
-)
-def test_what_is_meant_is_said_of_an_argument_or_option_that_is_not_taken(kp_worker, words, said):
-    result = kp_worker(*words)
-
-    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
-
-
-def test_a_domain_that_is_nearly_one_of_the_reference_is_doubted(kp_worker, tmp_path):
-    (tmp_path / "worker.toml").write_text(
-        "[policy.domains.kode]\n[policy.domains.code]\n[policy.domains.own]\n"
-    )
-
-    result = kp_worker("config", "--config", tmp_path / "worker.toml")
-
-    assert result.stderr == "warning: policy.domains.kode: a domain of your own; did you mean code?\n"
-
-
-def test_an_option_before_its_command_is_told_its_place(kp_worker, traces):
-    assert kp_worker("--config", "worker.toml", "score", traces).stderr.endswith(
-        "Error: No such option: --config; the options of 'score' follow its name\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "problem"),
-    [
-        ("{file}", "'{file}' is a file; name one of its lines, such as {file}:1"),
-        ("{file}:x", "'{file}:x' names no line of '{file}'; lines are named such as {file}:1"),
-        ("missing.jsonl:1", "file 'missing.jsonl' does not exist"),
-    ],
-)
-def test_a_file_named_as_a_trace_is_no_reason_to_ask_a_broker(kp_worker, traces, name, problem):
-    result = kp_worker("traces", "show", name.format(file=traces))
-
-    assert result.exit_code == 2
-    assert result.stderr.endswith(f"Error: {problem.format(file=traces)}\n")
-
-
-@pytest.mark.parametrize("count", ["9" * 30, "-1"])
-def test_a_count_out_of_range_is_a_usage_error(kp_worker, traces, count):
-    assert kp_worker("publish", "--dry-run", traces, "--skip", count).exit_code == 2
 
 
 def test_a_signal_ends_a_command_that_is_being_imported(kp_worker, monkeypatch):

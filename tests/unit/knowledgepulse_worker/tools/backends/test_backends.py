@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from knowledgepulse_convert import Options
 from knowledgepulse_kafka.errors import SecurityError
 from knowledgepulse_kafka.log_interval import LogInterval
-from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.backends import backend_client, pull_command, score_runs_command
 from knowledgepulse_worker.tools.backends.all_backends import BACKENDS, connected
@@ -157,15 +156,6 @@ async def test_a_backend_that_is_down_ends_the_pull_after_a_while(fake, pull):
     fake.script += [web.Response(status=503) for _ in range(20)]
     with pytest.raises(InputError, match="status 503; gave up after "):
         await pull(fake, waits=[])
-
-
-@pytest.mark.parametrize("url", ["localhost:6006", "phoenix", "ftp://phoenix", "http://", "http://[::1", ""])
-def test_what_is_no_address_of_a_backend_is_refused_at_once(url):
-    """It was tried for 92 s, without a line."""
-    result = CliRunner().invoke(main, ["pull", "phoenix", url])
-
-    assert result.exit_code == 1
-    assert result.stderr == f"Error: {url}: should be a URL such as http://localhost:6006\n"
 
 
 async def test_a_wait_for_a_backend_is_told_once_for_each_reason(monkeypatch, capsys):
@@ -366,17 +356,6 @@ def test_what_was_recorded_and_is_not_in_the_output_is_pulled_again(tmp_path):
             assert (state.taken, state.id) == (taken, before)
         with PullState(tmp_path / "copy", "x") as state:
             assert state.interrupted("topic raw") == held
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["pull", "phoenix", "http://x", "--publish", "--output", "y"], "exclude each other"),
-    ],
-)
-def test_options_that_make_no_sense_together(arguments, said):
-    result = CliRunner().invoke(main, arguments)
-    assert (result.exit_code, said in " ".join(result.stderr.split())) == (2, True), result.stderr
 
 
 async def kp_worker(name, *arguments):

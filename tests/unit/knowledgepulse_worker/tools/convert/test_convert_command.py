@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import io
 import json
 import os
@@ -320,30 +319,6 @@ def test_reports_an_invalid_line_and_converts_the_rest(convert, tmp_path):
     assert "2 traces, 0 with a known outcome; 3 not converted" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        (b"", "empty"),
-        (b"\n", "empty"),
-        (b"PK\x03\x04\x00binary", "not a whole zip archive"),
-        (b"\xff\xfe\x00", "text in UTF-16; `iconv -f UTF-16 -t UTF-8` makes UTF-8 of it"),
-        (b"[]", "the document is empty"),
-        (json.dumps(CHAT, indent=2).encode()[:-5], "not JSON: Expecting"),
-        (b"[" * 100_000, "nested too deeply"),
-        (b"\n\x7f\x00garbage", "not JSON: no text in UTF-8; protobuf needs --from otlp"),
-        (b'{"type": []}', "unknown format; accepted are otlp, "),
-        (b'{"type": "user", "uuid": "1", "mess', "not JSON: "),
-    ],
-)
-def test_what_is_no_document_is_told_in_one_line(convert, content, problem):
-    result = convert(content)
-
-    told, totals = result.stderr.splitlines()
-    assert f": not converted: {problem}" in told
-    assert totals == "0 traces, 0 with a known outcome; 1 not converted"
-    assert result.exit_code == 1
-
-
 @pytest.mark.parametrize("line", [json.dumps(CHAT).encode(), b"[" * 900 + b"]" * 900])
 def test_reports_an_invalid_line_among_spans(convert, tmp_path, line):
     result = convert(b"\n".join([lines(RUN[0]), line, lines(RUN[1])]))
@@ -489,65 +464,6 @@ def test_more_files_than_a_process_may_open_are_converted(convert):
     assert (result.exit_code, len(traces(result))) == (0, 150)
 
 
-def test_a_database_is_named_once(convert):
-    result = convert(b"SQLite format 3\x00" + b"\x10\x00\n\x01" * 50)
-
-    assert result.exit_code == 1
-    assert result.stderr.count("a database of SQLite, which is not read; let its program export") == 1
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (b"PAR1\x15\x04\n\x15\n", "a Parquet file, which is not read; write its rows as JSON lines"),
-        (b"ARROW1\x00\x00\n\xff", "an Arrow file, which is not read; write its rows as JSON lines"),
-        (b"\x04\x22\x4d\x18d\n", "compressed by lz4, which is not read; unpack it"),
-        (b"%PDF-1.7\n\xe2\xe3", "a PDF file, which is not read"),
-        (b"\x89PNG\r\n\x1a\n", "a picture, which holds no messages"),
-        (b"\n# aider chat started at 2026-10-01\n\n#### fix it\n", "Aider's history in Markdown"),
-        (b"TO LLM 2026-10-01T12:00:00\n-------\nUSER fix it\n", "Aider's log of its model calls"),
-        (b"<!DOCTYPE html>\n<html></html>\n", "HTML, which is not read"),
-        (b"a.jsonl".ljust(257, b"\x00") + b"ustar\x0000\n{}\n", "an archive of tar"),
-    ],
-)
-def test_a_file_of_a_known_kind_is_named_once_with_the_way_in(convert, content, told):
-    result = convert(content, gzip.compress(content))
-
-    assert result.stderr.count(f": not converted: {told}") == 2
-    assert result.stderr.endswith("0 traces, 0 with a known outcome; 2 not converted\n")
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "told"),
-    [
-        ("rows.csv", 'messages,reward\n"[]",1\n', "a CSV file, which is not read; write its rows as JSON"),
-        ("rows.CSV.old", 'messages,reward\n"[]",1\n', "a CSV file"),
-        ("chat.yaml", "messages:\n- role: user\n", "YAML, which is not read; write it as JSON"),
-        ("chat.md", "## User\n\nFix it\n", "Markdown, which is not read"),
-    ],
-)
-def test_a_text_that_is_no_json_is_named_by_its_ending(convert, tmp_path, name, content, told):
-    (tmp_path / name).write_text(content)
-    (tmp_path / f"json-{name}").write_bytes(lines(CHAT))
-    result = convert(options=[str(tmp_path / name), str(tmp_path / f"json-{name}")])
-
-    assert f"{tmp_path / name}: not converted: {told}" in result.stderr
-    assert len(traces(result)) == 1
-
-
-def test_a_file_that_cannot_be_read_is_named(convert):
-    result = convert(options=["/proc/self/mem"])
-
-    assert result.exit_code == 1
-    assert result.stderr.endswith("Error: /proc/self/mem: cannot be read: Input/output error\n")
-
-
-def test_reports_the_location_of_a_document_in_another_format(convert):
-    result = convert(lines({"messages": CHAT}), options=["--from", "atif"])
-
-    assert "schema_version: Field required" in result.stderr
-
-
 def test_warns_once_a_file_of_content_that_may_be_missing(convert):
     unread = [*CHAT, {"role": "user", "content": [{"type": "voice", "text": "Go on"}]}]
 
@@ -592,39 +508,6 @@ def test_applies_the_domain_map_and_the_outcomes(convert, tmp_path, encoding):
     assert "2 traces, 1 with a known outcome" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("option", "content", "problem"),
-    [
-        (
-            "--outcomes",
-            '{"id": "1", "confidence": 1.5}',
-            "outcomes:1: not an outcome such as .*less than or equal to 1",
-        ),
-        (
-            "--outcomes",
-            '\n{"id": "1", "succes": true}',
-            "outcomes:2: not an outcome such as .*succes: Extra inputs",
-        ),
-        ("--outcomes", "1,true", "outcomes:1: not an outcome such as "),
-        (
-            "--domain-map",
-            "fixer = 1",
-            "domain-map: not a TOML file with lines such as .*fixer: Input should be a valid string",
-        ),
-        ("--domain-map", "fixer: code", "domain-map: not a TOML file with lines such as "),
-    ],
-)
-def test_an_invalid_domain_map_or_outcome_stops_the_conversion(convert, tmp_path, option, content, problem):
-    file = tmp_path / option.lstrip("-")
-    file.write_text(content)
-
-    result = convert(lines(CHAT), options=[option, file])
-
-    assert result.exit_code == 1
-    assert result.stdout == ""
-    assert re.search(problem, result.stderr)
-
-
 def test_the_traces_can_be_scored(convert, tmp_path):
     (tmp_path / "traces.jsonl").write_text(convert(lines(CHAT, trajectory("1"))).stdout)
 
@@ -665,14 +548,6 @@ def test_reads_protobuf_spans_alone_and_in_frames(convert):
         assert trace["metadata"].pop("created_at_source") == "file"
     assert [trace["steps"] for trace in traces(framed)] == [trace["steps"] for trace in traces(alone)]
     assert traces(framed)[0]["task"]["objective"] == "Fix it"
-
-
-@pytest.mark.parametrize("content", [bytes(20_000_000), bytes(8)])
-def test_zeros_are_no_exports(convert, content):
-    """Each four of them would be one of length 0: for 20 MB, five million."""
-    result = convert(content, options=["--from", "otlp"])
-
-    assert "not converted: neither JSON nor OTLP protobuf: " in result.stderr
 
 
 @pytest.mark.parametrize("cut", [1, 3, 30])
