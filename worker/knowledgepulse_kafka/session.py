@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
-from typing import Self, TypeAlias
+from typing import Self
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
@@ -22,16 +22,13 @@ from knowledgepulse_kafka.producer import TransactionalProducer
 from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_kafka.throttle import Throttles
 from knowledgepulse_kafka.topic_reader import Record, held_offsets
-from knowledgepulse_kafka.transactional_publisher import BATCH_BYTES, TransactionalPublisher
+from knowledgepulse_kafka.transactional_publisher import BATCH_BYTES, Positions, TransactionalPublisher
 from knowledgepulse_kafka.wait import Wait
 
 logger = logging.getLogger(__name__)
 
 # Seconds for leaving the group.
 _LEAVE_LIMIT = 2.0
-
-Positions: TypeAlias = Mapping[tuple[str, int], Position]
-"""The positions to commit, by topic and partition."""
 
 
 class Rebalances:
@@ -241,14 +238,21 @@ class Session:
                 await self.member.stop()
 
 
-async def commit_repeatedly(session: Session, records: Sequence[OutputRecord], positions: Positions) -> bool:
-    """Commit, again and again while a quota keeps a session from it; return False if it has rebalanced.
+def positions_after(records: Sequence[Record]) -> dict[tuple[str, int], Position]:
+    """Return the positions after records that are in offset order in each partition."""
+    return {(record.topic, record.partition): Position(record.offset + 1) for record in records}
+
+
+async def commit_repeatedly(
+    publisher: Session | TransactionalPublisher, records: Sequence[OutputRecord], positions: Positions
+) -> bool:
+    """Commit, again and again while a quota forbids it; return False if a session's group has rebalanced.
 
     Raises:
         RefusedError: brokers refused records.
         ClientError: see :meth:`Session.commit`.
     """
-    while isinstance(outcome := await session.commit(records, positions), Throttled):
+    while isinstance(outcome := await publisher.commit(records, positions), Throttled):
         logger.info("%s; the transaction is repeated", outcome.reason)
     if isinstance(outcome, Refused):
         raise outcome.error

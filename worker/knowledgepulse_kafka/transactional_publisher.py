@@ -9,7 +9,8 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Protocol, Self
+from types import MappingProxyType
+from typing import Protocol, Self, TypeAlias
 
 from aiokafka import TopicPartition
 from aiokafka.errors import (
@@ -78,6 +79,12 @@ TOPIC_ID = "kp-topic "
 _SINGLE_BROKER = (
     "; a single broker needs transaction.state.log.replication.factor=1 and transaction.state.log.min.isr=1"
 )
+
+
+Positions: TypeAlias = Mapping[tuple[str, int], Position]
+"""The positions to commit, by topic and partition."""
+
+_NO_POSITIONS: Positions = MappingProxyType({})
 
 
 class RecordWriter(Protocol):
@@ -230,16 +237,16 @@ class TransactionalPublisher:
     async def commit(
         self,
         records: Sequence[OutputRecord],
-        positions: Mapping[tuple[str, int], Position],
-        group: GroupMetadata,
+        positions: Positions = _NO_POSITIONS,
+        group: GroupMetadata | None = None,
         alone: Collection[OutputRecord] = (),
     ) -> CommitOutcome:
         """Publish records and commit a group's positions in one transaction: all of them or none.
 
         Args:
             records: the records, in order within each topic and partition.
-            positions: the positions, by topic and partition.
-            group: the group, with the member that has read up to the positions.
+            positions: the positions.
+            group: the group, with the member that has read up to the positions; None without positions.
             alone: the records that are sent in batches of their own.
 
         Raises:
@@ -255,13 +262,16 @@ class TransactionalPublisher:
     async def _commit(
         self,
         records: Sequence[OutputRecord],
-        positions: Mapping[tuple[str, int], Position],
-        group: GroupMetadata,
+        positions: Positions,
+        group: GroupMetadata | None,
         alone: Collection[OutputRecord],
     ) -> CommitOutcome:
         try:
             async with self.transaction():
-                written = await self._write_with_positions(records, positions, group, alone)
+                if group is None:
+                    written = await self._write(records, alone)
+                else:
+                    written = await self._write_with_positions(records, positions, group, alone)
         except RefusedError as error:
             return Refused(error)
         except ThrottledError as error:
@@ -273,7 +283,7 @@ class TransactionalPublisher:
     async def _write_with_positions(
         self,
         records: Sequence[OutputRecord],
-        positions: Mapping[tuple[str, int], Position],
+        positions: Positions,
         group: GroupMetadata,
         alone: Collection[OutputRecord],
     ) -> list[Location]:

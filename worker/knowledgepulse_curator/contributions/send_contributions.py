@@ -25,8 +25,8 @@ from knowledgepulse_curator.contributions.contributions_topic import (
 from knowledgepulse_curator.contributions.knowledge_unit import KnowledgeUnit, unit_of
 from knowledgepulse_curator.contributions.registry_client import RegistryAnswer, RegistryClient
 from knowledgepulse_curator.contributions.request_pace import SleepFunction
-from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
-from knowledgepulse_kafka.session import Session, commit_repeatedly
+from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord
+from knowledgepulse_kafka.session import commit_repeatedly, positions_after
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_schemas.headers import last_header
 from knowledgepulse_worker.kafka.topic_admin import permitted_admin
@@ -176,20 +176,10 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
                     answer = OutputRecord(
                         answers, None, NO_TIMESTAMP, contribution.key, contribution.encode(), ()
                     )
-                    if not await _commit(session, record, answer):
+                    if not await commit_repeatedly(session, [answer], positions_after([record])):
                         break
                     metrics.results[contribution.result].inc()
                 metrics.lag.set(await session.lag())
         except StoppedError:
             logger.info("stopping")
     return metrics.counts()
-
-
-async def _commit(session: Session, record: Record, answer: OutputRecord) -> bool:
-    """Commit the answer to a record; return False if another process owns the record's partition.
-
-    Raises:
-        RefusedError: a broker rejected the answer.
-    """
-    after = {(record.topic, record.partition): Position(record.offset + 1)}
-    return await commit_repeatedly(session, [answer], after)

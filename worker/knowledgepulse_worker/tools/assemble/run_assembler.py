@@ -6,9 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
-from uuid import uuid4
 
 from knowledgepulse_convert import Options
 from knowledgepulse_kafka.errors import TopicError
@@ -30,7 +28,7 @@ from knowledgepulse_worker.tools.assemble.assembly_topics import (
 from knowledgepulse_worker.tools.assemble.run_conversion import RunConversion
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
 from knowledgepulse_worker.tools.assemble.transaction_log import STEP_BYTES, AssemblyLog
-from knowledgepulse_worker.tools.common.group_program import serving_metrics
+from knowledgepulse_worker.tools.common.group_program import group_program
 
 logger = logging.getLogger(__name__)
 
@@ -65,22 +63,11 @@ async def _work(settings: Settings, options: Options, stop: asyncio.Event) -> No
 async def _joined(
     settings: Settings, batch_bytes: int, metrics: AssemblyMetrics, rebalances: Rebalances
 ) -> AsyncIterator[Session]:
-    group = assembly_group(settings.kafka.group)
-    session = Session(
-        replace(settings.kafka.client_config(), group=group),
-        [settings.assemble.spans],
-        f"{group}-{uuid4().hex}",
-        decoded_bytes=settings.limits.batch_bytes,
-        batch_bytes=batch_bytes,
-        rebalance_timeout=settings.limits.rebalance,
-        rebalances=rebalances,
-        granted=f"{group}-*",
-    )
-    async with session, serving_metrics(settings.web, metrics, session):
+    group, spans = assembly_group(settings.kafka.group), settings.assemble.spans
+    program = group_program(settings, metrics, group, [spans], batch_bytes=batch_bytes, rebalances=rebalances)
+    async with program as session:
         where = f"http://{settings.web.host}:{settings.web.port}{METRICS}"
-        logger.info(
-            "assembling %s into %s; metrics at %s", settings.assemble.spans, settings.topics.raw, where
-        )
+        logger.info("assembling %s into %s; metrics at %s", spans, settings.topics.raw, where)
         yield session
 
 

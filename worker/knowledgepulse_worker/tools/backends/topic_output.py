@@ -7,13 +7,12 @@ is published. After a crash, the last number on the topic tells whether the last
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 
-from knowledgepulse_kafka.errors import ThrottledError
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_kafka.rights import READ, WRITE, Right, topic_rights
+from knowledgepulse_kafka.session import commit_repeatedly
 from knowledgepulse_kafka.topic_limits import TopicLimits
 from knowledgepulse_kafka.topic_reader import TopicReader
 from knowledgepulse_kafka.topics import COMPACTED
@@ -24,8 +23,6 @@ from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.backends.pull_output import PageRecorder
 from knowledgepulse_worker.tools.backends.pull_state import TOPIC
 from knowledgepulse_worker.tools.common.record_key import KeyBy, key_of
-
-logger = logging.getLogger(__name__)
 
 _BATCH_BYTES = 1_048_576
 """The size limit of a batch: under a quota, brokers would delay a second one of a transaction."""
@@ -71,18 +68,8 @@ class TopicOutput:
             else:
                 self._refuse(trace.id, str(problem))
         take(self.mark + 1)
-        await self._publish([*records, self._cursor(self.mark + 1)])
+        await commit_repeatedly(self._publisher, [*records, self._cursor(self.mark + 1)], {})
         self.mark += 1
-
-    async def _publish(self, records: Sequence[OutputRecord]) -> None:
-        while True:
-            try:
-                async with self._publisher.transaction() as write:
-                    await write(records)
-            except ThrottledError as error:
-                logger.info("%s; the transaction is repeated", error)
-            else:
-                return
 
 
 def topic_name(raw: str) -> str:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from uuid import uuid4
 
 from aiohttp import web
 
-from knowledgepulse_kafka.session import Session
+from knowledgepulse_kafka.session import Rebalances, Session
 from knowledgepulse_kafka.transactional_publisher import BATCH_BYTES
 from knowledgepulse_worker.http import probes
 from knowledgepulse_worker.http.server import METRICS, listening, probe_response
 from knowledgepulse_worker.observe.metric_registry import CommandMetrics
-from knowledgepulse_worker.settings import Settings, WebSettings
+from knowledgepulse_worker.settings import Settings
 
 
 @asynccontextmanager
@@ -24,8 +25,12 @@ async def group_program(
     topics: Sequence[str],
     *,
     batch_bytes: int = BATCH_BYTES,
+    rebalances: Rebalances | None = None,
 ) -> AsyncIterator[Session]:
-    """Read topics as the only member of a group, whose name is the transactional id, too.
+    """Read topics as a member of a group.
+
+    A program whose group has a single member has the group's name as its transactional id, so that the next
+    one stops it. Each process of others has one of its own, which begins with that name.
 
     Args:
         settings: the brokers, the limits and the port of the metrics.
@@ -33,6 +38,7 @@ async def group_program(
         group: the consumer group.
         topics: the names of the topics to read.
         batch_bytes: the size limit of a batch to publish with more than one record.
+        rebalances: what a member does at rebalances; None for a group with a single member.
 
     Raises:
         StartError: the port of the metrics is in use.
@@ -41,28 +47,19 @@ async def group_program(
     session = Session(
         replace(settings.kafka.client_config(), group=group),
         topics,
-        group,
+        group if rebalances is None else f"{group}-{uuid4().hex}",
         decoded_bytes=settings.limits.batch_bytes,
         batch_bytes=batch_bytes,
+        rebalance_timeout=settings.limits.rebalance,
+        rebalances=rebalances,
+        granted=None if rebalances is None else f"{group}-*",
     )
-    async with session, serving_metrics(settings.web, metrics, session):
+    async with session, listening(settings.web, _pages(metrics, session)):
         yield session
 
 
-@asynccontextmanager
-async def serving_metrics(
-    settings: WebSettings, metrics: CommandMetrics, session: Session
-) -> AsyncIterator[None]:
-    """Serve the port.
-
-    Args:
-        settings: the address.
-        metrics: the command's metrics.
-        session: the session that reads.
-
-    Raises:
-        StartError: the address is invalid or in use.
-    """
+def _pages(metrics: CommandMetrics, session: Session) -> web.Application:
+    """Return the metrics and the probes of a program."""
 
     async def page(_request: web.Request) -> web.Response:
         metrics.waiting(session.waits)
@@ -79,5 +76,4 @@ async def serving_metrics(
     app.router.add_get(METRICS, page)
     app.router.add_get(probes.LIVE, live)
     app.router.add_get(probes.READY, ready)
-    async with listening(settings, app):
-        yield
+    return app

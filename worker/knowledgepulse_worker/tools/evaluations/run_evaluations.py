@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
+from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_kafka.rights import READ, WRITE, Right, topic_rights
-from knowledgepulse_kafka.session import Session, commit_repeatedly
+from knowledgepulse_kafka.session import Session, commit_repeatedly, positions_after
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.settings import Settings
@@ -145,7 +145,7 @@ async def send_scores(
         while not stop.is_set():
             if records := await session.poll():
                 await write_scores(backend, records, metrics)
-                await _commit(session, [], records)
+                await commit_repeatedly(session, [], positions_after(records))
             metrics.lag.set(await session.lag())
 
 
@@ -162,15 +162,5 @@ async def send_evaluations(
     while not stop.is_set():
         if records := await session.poll():
             outputs = [output for record in records for output in evaluations.outputs(record)]
-            await _commit(session, outputs, records)
+            await commit_repeatedly(session, outputs, positions_after(records))
         evaluations.metrics.lag.set(await session.lag())
-
-
-async def _commit(session: Session, outputs: Sequence[OutputRecord], records: Sequence[Record]) -> None:
-    """Commit outputs and the positions after records in one transaction; raise a RefusedError if refused."""
-    await commit_repeatedly(session, outputs, positions_after(records))
-
-
-def positions_after(records: Sequence[Record]) -> dict[tuple[str, int], Position]:
-    """Return the positions after records that are in offset order in each partition."""
-    return {(record.topic, record.partition): Position(record.offset + 1) for record in records}

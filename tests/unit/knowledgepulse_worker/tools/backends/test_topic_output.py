@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-
 import pytest
 
-from knowledgepulse_kafka.errors import DeliveryError, ThrottledError
+from knowledgepulse_kafka.commit_outcome import Committed, Throttled
+from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_kafka.topic_limits import TopicLimits
 from knowledgepulse_kafka.topics import Topic
@@ -21,17 +20,14 @@ class APublisher:
         self.committed = []
         self._failures = list(failures)
 
-    @asynccontextmanager
-    async def transaction(self):
-        written = []
-
-        async def write(records):
-            written.extend(records)
-
-        yield write
-        if self._failures:
-            raise self._failures.pop(0)
-        self.committed.append(written)
+    async def commit(self, records, _positions):
+        match self._failures.pop(0) if self._failures else None:
+            case Throttled() as throttled:
+                return throttled
+            case DeliveryError() as error:
+                raise error
+        self.committed.append(records)
+        return Committed([])
 
 
 def trace(words=1):
@@ -95,7 +91,7 @@ async def test_a_trace_that_is_too_large_is_named_and_the_others_are_published(o
 
 
 async def test_a_transaction_that_a_quota_holds_back_is_repeated(output):
-    publisher = APublisher(ThrottledError("a quota"), ThrottledError("a quota"))
+    publisher = APublisher(Throttled("a quota"), Throttled("a quota"))
     pulled = output(publisher)
 
     await pulled.write([trace()], lambda mark: None)
