@@ -21,6 +21,7 @@ from knowledgepulse_worker.observe.recent import PublishedTrace
 from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.observe.status import Status
 from knowledgepulse_worker.policy import Policy, PolicyInForce
+from knowledgepulse_worker.records.ledger_records import Failure
 from knowledgepulse_worker.scoring import Dimensions, RecentScores, Score, ScoredRecord, quality_score
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.diagnosis import Diagnosis, Observation
@@ -170,7 +171,7 @@ class Stage:
         self.metrics.recent.dead_lettered(
             f"raw-traces/0/{next(self._offsets)}",
             score=None,
-            failure={"reason": "not_json", "exception": "InvalidRecordError", "message": text},
+            failure=Failure("not_json", "InvalidRecordError", text),
             trace_id=text,
             objective=text,
         )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Self, cast
+
+import msgspec
 
 from knowledgepulse_kafka.wait import Wait
 
@@ -171,6 +173,26 @@ class State(StrEnum):
         return self.replace("_", " ").replace("kafka", "Kafka")
 
 
+class ShownVerdict(msgspec.Struct, frozen=True):
+    """A verdict as pages and probes show it.
+
+    Attributes:
+        state: the state.
+        severity: its severity.
+        text: the state, the reason and the waits in words.
+        since: when the state began, in seconds since the epoch.
+        runbook: the runbook's section; None if the state never requires action.
+        runbook_url: the section's address; None if the runbook's is not known.
+    """
+
+    state: State
+    severity: Severity
+    text: str
+    since: float
+    runbook: str | None
+    runbook_url: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The worker's state, with the reason and the time at which it began.
@@ -192,21 +214,19 @@ class Verdict:
         """The runbook's section: whoever waits gets that of the alert on waits, in any state."""
         return State.WAITING_FOR_KAFKA.runbook if self.waits else self.state.runbook
 
-    def as_dict(self, runbook: str | None) -> dict[str, Any]:
-        """Return the verdict as plain JSON.
+    def shown(self, runbook: str | None) -> ShownVerdict:
+        """Return the verdict as pages and probes show it.
 
         Args:
             runbook: the address of the runbook, if it is known.
         """
         section = self.runbook
-        return {
-            "state": self.state,
-            "severity": self.state.severity,
-            "text": str(self),
-            "since": self.since,
-            "runbook": section,
-            "runbook_url": f"{runbook}#{section.lower()}" if runbook and section else None,
-        }
+        url = f"{runbook}#{section.lower()}" if runbook and section else None
+        return ShownVerdict(self.state, self.state.severity, str(self), self.since, section, url)
+
+    def as_dict(self, runbook: str | None) -> dict[str, Any]:
+        """Return :meth:`shown` as plain JSON."""
+        return cast("dict[str, Any]", msgspec.to_builtins(self.shown(runbook)))
 
     def __str__(self) -> str:
         name = self.state.words[0].upper() + self.state.words[1:]

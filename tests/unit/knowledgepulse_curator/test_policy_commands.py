@@ -184,10 +184,10 @@ def test_evaluate_leaves_out_the_labels_that_the_policy_was_fitted_to(kp_worker,
     file = tmp_path / "evaluation.json"
     options = ("--labels", mixed, "--policy", fitted, "--json")
     file.write_text(output(kp_worker("policy", "evaluate", scored, *options)))
-    code, service = sorted(evaluation(file)["domains"], key=lambda domain: domain["name"])
-    assert (code["name"], code["labels"], code["since"]) == ("code", 14, None)
-    assert (service["labels"], service["auc"]) == (0, None)
-    assert service["since"] in text
+    code, service = sorted(evaluation(file).domains, key=lambda domain: domain.name)
+    assert (code.name, code.labels, code.since) == ("code", 14, None)
+    assert (service.labels, service.auc) == (0, None)
+    assert service.since in text
 
 
 def proposed(file):

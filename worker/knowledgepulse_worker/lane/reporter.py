@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.lane.stages import RecordOutcome
@@ -82,7 +80,7 @@ class Reporter:
             self._metrics.recent.dead_lettered(
                 record.source,
                 score=score,
-                failure=msgspec.structs.asdict(entry.failure),
+                failure=entry.failure,
                 trace_id=entry.trace_id,
                 objective=outcome.objective,
             )

@@ -7,8 +7,8 @@ process has found.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -32,29 +32,44 @@ class _Evaluation(msgspec.Struct):
     fitted: dict[str, _LeftOut]
 
 
-def evaluation(path: Path) -> dict[str, Any]:
-    """Return what a file of ``policy evaluate --json`` says, for the status JSON.
+class EvaluatedDomain(msgspec.Struct, frozen=True):
+    """What labels say of a domain.
 
-    Without such a file, the time and the policy are None, and there are no domains.
+    Attributes:
+        name: the domain.
+        labels: the number of labels: of those since the fit, if its date is known, and otherwise of all.
+        since: the date of the fit; None if the policy has no learned value there, or does not say to which
+            labels it was fitted.
+        auc: the AUC with its interval; None if there are too few labels.
     """
+
+    name: str
+    labels: int
+    since: str | None
+    auc: tuple[float, float, float] | None
+
+
+class LabelEvaluation(msgspec.Struct, frozen=True):
+    """What labels say of the policy, and when; without a file, there is no time, policy or domain."""
+
+    at: float | None = None
+    policy: str | None = None
+    domains: Sequence[EvaluatedDomain] = ()
+
+
+def evaluation(path: Path) -> LabelEvaluation:
+    """Return what a file of ``policy evaluate --json`` says."""
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
         about = path.stat()
         if about.st_size <= MAX_BYTES:
             evaluation = msgspec.json.decode(path.read_bytes(), type=_Evaluation)
-            return {"at": about.st_mtime, "policy": evaluation.policy, "domains": _domains(evaluation)}
-    return {"at": None, "policy": None, "domains": []}
+            return LabelEvaluation(about.st_mtime, evaluation.policy, [*_domains(evaluation)])
+    return LabelEvaluation()
 
 
-def _domains(evaluation: _Evaluation) -> list[dict[str, Any]]:
-    """Return the labels and the AUC of each domain.
-
-    The date of the fit is None if the policy has no learned value there, or does not say to which labels it
-    was fitted. Then all labels count, otherwise those since the fit.
-    """
-    told = []
+def _domains(evaluation: _Evaluation) -> Iterator[EvaluatedDomain]:
     for name in evaluation.domains | evaluation.fitted:
         domain, fitted = evaluation.domains.get(name), evaluation.fitted.get(name)
         since = fitted.on if fitted is not None and fitted.labels is not None else None
         labels, auc = (domain.traces, domain.fair) if domain else (0, None)
-        told.append({"name": name, "labels": labels, "since": since, "auc": auc})
-    return told
+        yield EvaluatedDomain(name, labels, since, auc)

@@ -10,11 +10,13 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, overload
+from typing import Literal, NamedTuple, overload
 
 import msgspec
 
+from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.ledger_records import Failure
 from knowledgepulse_worker.scoring import Decision, Explanation, Score, ScoredRecord, explain_score, shortened
 
 LAST_SCORES = 1000
@@ -110,6 +112,19 @@ class RecentTrace:
         return None if self.policy is None else explain_score(self.record, self.policy)
 
 
+class RecentDeadLetter(NamedTuple):
+    """A dead letter, with excerpts of its producer's texts; :meth:`Recent.dead_lettered` says the rest."""
+
+    source: str
+    at: float
+    trace_id: str | None
+    objective: str | None
+    score: Score | None
+    reason: Reason
+    exception: str
+    message: str
+
+
 class Recent:
     """The latest scores, times, origins, traces and dead letters.
 
@@ -121,7 +136,7 @@ class Recent:
         letters: for each domain, the numbers of Latin and of other letters of the last embedded texts.
         unprofiled: task domains of published traces that have no profile in the policy.
         traces: published traces with their details, by decision.
-        dead_letters: dead letters, with the details passed to :meth:`dead_lettered`.
+        dead_letters: dead letters with their details.
         truncations: the latest truncations that were found, for as long as the process runs.
         skips: likewise, the latest offsets that no worker reads.
         ends: when the last processes before this one ended, in seconds since the epoch, the latest last.
@@ -142,7 +157,7 @@ class Recent:
             "contribute": deque(maxlen=LAST_RECORDS),
             "rejected": deque(maxlen=LAST_RECORDS),
         }
-        self.dead_letters: deque[dict[str, Any]] = deque(maxlen=LAST_RECORDS)
+        self.dead_letters: deque[RecentDeadLetter] = deque(maxlen=LAST_RECORDS)
         self.truncations: deque[TruncatedOffsets] = deque(maxlen=LAST_RECORDS)
         self.skips: deque[Skip] = deque(maxlen=LAST_RECORDS)
         self.answers: Counter[str] = Counter()
@@ -199,7 +214,7 @@ class Recent:
         source: str,
         *,
         score: Score | None,
-        failure: Mapping[str, str],
+        failure: Failure,
         trace_id: str | None,
         objective: str | None,
     ) -> None:
@@ -208,22 +223,22 @@ class Recent:
         Args:
             source: ``topic/partition/offset`` of the raw record.
             score: the record's score; None if it was not scored.
-            failure: the reason, exception and message.
+            failure: why it is a dead letter.
             trace_id: the trace's id; None if the record could not be decoded.
             objective: the trace's objective; None if the record could not be decoded.
         """
-        _count(self._letters, int(time.monotonic() / 60), {failure["reason"]: 1})
-        self.dead_letters.append(
-            {
-                "source": source,
-                "at": time.time(),
-                "trace_id": excerpt(trace_id),
-                "objective": excerpt(objective),
-                "score": None if score is None else _bounded_score(score),
-                **failure,
-                "message": excerpt(failure["message"]),
-            }
+        _count(self._letters, int(time.monotonic() / 60), {failure.reason: 1})
+        letter = RecentDeadLetter(
+            source,
+            time.time(),
+            excerpt(trace_id),
+            excerpt(objective),
+            None if score is None else _bounded_score(score),
+            failure.reason,
+            failure.exception,
+            excerpt(failure.message),
         )
+        self.dead_letters.append(letter)
 
     def per_second(self) -> list[Counter[str]]:
         """Return the outcome counts of the last whole seconds, oldest first."""

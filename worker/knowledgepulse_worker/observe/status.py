@@ -28,6 +28,7 @@ from knowledgepulse_worker.observe.recent import (
     LETTER_MINUTES,
     RATE_SECONDS,
     Recent,
+    RecentDeadLetter,
     RecentTrace,
     excerpt,
 )
@@ -40,6 +41,7 @@ from knowledgepulse_worker.observe.status_data import (
     InFlight,
     Latency,
     LatestLetters,
+    LetterDetails,
     NamedDecisions,
     NamedTraces,
     OtherDecisions,
@@ -48,8 +50,10 @@ from knowledgepulse_worker.observe.status_data import (
     Partitions,
     Quantiles,
     ReplacedOffsets,
+    Rules,
     Scores,
     ScoringTimes,
+    ShadowFigures,
     SkippedOffsets,
     StatusData,
     TraceDetails,
@@ -128,7 +132,7 @@ class Status:
             up_seconds=time.monotonic() - self._started,
             before_restart=None,
             content_shown=content,
-            verdict=self._verdict().as_dict(settings.web.runbook),
+            verdict=self._verdict().shown(settings.web.runbook),
             truncations=_truncations(recent),
             skips=_skips(recent),
             worker=self._worker(now),
@@ -199,18 +203,20 @@ class Status:
         most = names.most_common(LISTED_AGENTS) if content else []
         return Unprofiled(names.total(), [NamedTraces(*named) for named in most])
 
-    def _shadow(self, *, content: bool) -> dict[str, Any] | None:
-        """Return the effects of the shadow policy with both policies' rules, the newest flip first."""
+    def _shadow(self, *, content: bool) -> ShadowFigures | None:
         rescored = self._comparison.report
         if rescored is None:
             return None
-        flips = [{**flip.as_dict(), "id": excerpt(flip.id) if content else None} for flip in rescored.flips]
-        active = self._comparison.in_force.policy
+        figures, active = rescored.figures, self._comparison.in_force.policy
+        flips = [
+            msgspec.structs.replace(flip, id=excerpt(flip.id) if content else None)
+            for flip in reversed(figures.flips)
+        ]
         rules = {
-            domain: {"policy": active.profile(domain).rule, "shadow": rescored.policy.profile(domain).rule}
+            domain: Rules(active.profile(domain).rule, rescored.policy.profile(domain).rule)
             for domain in rescored.routes
         }
-        return {**rescored.as_dict(), "rules": rules, "flips": flips[::-1]}
+        return ShadowFigures(figures.policy, figures.traces, figures.rescored, figures.routes, flips, rules)
 
     def _fleet(self, *, content: bool) -> Fleet:
         origins, fleet = self._metrics.recent.origins, self._settings.fleet
@@ -333,10 +339,17 @@ def _trace(trace: RecentTrace, *, content: bool) -> TraceDetails:
     )
 
 
-def _dead_letter(record: dict[str, Any], *, content: bool) -> dict[str, Any]:
-    score = record["score"]
-    hidden = {} if content else dict.fromkeys(("trace_id", "objective", "message"))
-    return {**record, **hidden, "score": None if score is None else _score(score, content=content)}
+def _dead_letter(letter: RecentDeadLetter, *, content: bool) -> LetterDetails:
+    return LetterDetails(
+        source=letter.source,
+        at=letter.at,
+        trace_id=letter.trace_id if content else None,
+        objective=letter.objective if content else None,
+        score=None if letter.score is None else _score(letter.score, content=content),
+        reason=letter.reason,
+        exception=letter.exception,
+        message=letter.message if content else None,
+    )
 
 
 def _score(score: Score, *, content: bool) -> dict[str, Any]:

@@ -10,8 +10,11 @@ from typing import Any
 
 import msgspec
 
+from knowledgepulse_schemas.dead_letter import Reason
+from knowledgepulse_worker.observe.evaluation import LabelEvaluation
 from knowledgepulse_worker.observe.recent import UnreadOffsetReason
-from knowledgepulse_worker.scoring import Explanation
+from knowledgepulse_worker.scoring import Explanation, RescoreFigures
+from knowledgepulse_worker.verdict import ShownVerdict
 
 
 class ReplacedOffsets(msgspec.Struct, frozen=True):
@@ -197,6 +200,32 @@ class TraceDetails(msgspec.Struct, frozen=True):
     explanation: Explanation | None
 
 
+class LetterDetails(msgspec.Struct, frozen=True):
+    """A dead letter; the score has the members of the header ``kp-score``."""
+
+    source: str
+    at: float
+    trace_id: str | None
+    objective: str | None
+    score: Mapping[str, Any] | None
+    reason: Reason
+    exception: str
+    message: str | None
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """The rules of a domain under both policies: each its share, or else its threshold."""
+
+    policy: Mapping[str, float]
+    shadow: Mapping[str, float]
+
+
+class ShadowFigures(RescoreFigures, frozen=True):
+    """The effects of the shadow policy, the newest flip first, with the rules of the domains."""
+
+    rules: Mapping[str, Rules]
+
+
 class StatusData(msgspec.Struct, frozen=True):
     """The status of a worker."""
 
@@ -204,20 +233,20 @@ class StatusData(msgspec.Struct, frozen=True):
     up_seconds: float
     before_restart: float | None
     content_shown: bool
-    verdict: Mapping[str, Any]
+    verdict: ShownVerdict
     truncations: Sequence[ReplacedOffsets]
     skips: Sequence[SkippedOffsets]
     worker: AboutWorker
     outcomes: Outcomes
     scores: Scores
     unprofiled: Unprofiled
-    shadow: Mapping[str, Any] | None
+    shadow: ShadowFigures | None
     fleet: Fleet
     registry: Mapping[str, int] | None
-    evaluation: Mapping[str, Any] | None
+    evaluation: LabelEvaluation | None
     latency: Latency
     in_flight: InFlight
     partitions: Partitions
     contributed: Sequence[TraceDetails]
     rejected: Sequence[TraceDetails]
-    dead_letters: Sequence[Mapping[str, Any]]
+    dead_letters: Sequence[LetterDetails]

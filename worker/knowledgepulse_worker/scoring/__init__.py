@@ -33,7 +33,7 @@ from knowledgepulse_worker.scoring.explanation import (
 from knowledgepulse_worker.scoring.facts import FACTS
 from knowledgepulse_worker.scoring.learned import NoFactsError, contributions, learned_value
 from knowledgepulse_worker.scoring.overrides import apply_overrides, overrides_of
-from knowledgepulse_worker.scoring.rescore_report import RescoreReport, rescore_all
+from knowledgepulse_worker.scoring.rescore_report import RescoreFigures, RescoreReport, rescore_all
 from knowledgepulse_worker.scoring.rescorer import Rescorer, scores_under
 from knowledgepulse_worker.scoring.score import (
     Decision,
@@ -78,6 +78,7 @@ __all__ = [
     "NoFactsError",
     "PartitionState",
     "RecentScores",
+    "RescoreFigures",
     "RescoreReport",
     "Rescorer",
     "Score",

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, MutableSequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping, MutableSequence, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import msgspec
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring.dimensions import Dimensions
 from knowledgepulse_worker.scoring.rescorer import Rescorer
 from knowledgepulse_worker.scoring.score import Decision, Score
 from knowledgepulse_worker.scoring.scored_record import ScoredRecord
+
+Value = TypeVar("Value")
 
 DecisionPair = tuple[Decision, Decision]
 """The decisions on a trace before and after."""
@@ -22,6 +27,43 @@ DECISION_PAIRS: tuple[DecisionPair, ...] = (
     ("rejected", "contribute"),
     ("rejected", "rejected"),
 )
+
+
+class Change(msgspec.Struct, Generic[Value], frozen=True):
+    """A value before and after."""
+
+    before: Value
+    after: Value
+
+
+class FlipFigures(msgspec.Struct, frozen=True):
+    """A trace with a changed decision, as JSON has it; the id is None where content is hidden."""
+
+    id: str | None
+    source: str
+    domain: str
+    dimensions: Dimensions
+    score: Change[float]
+    threshold: Change[float]
+    decision: Change[Decision]
+
+
+class RescoreFigures(msgspec.Struct, frozen=True):
+    """The effects of a new policy, as JSON has them.
+
+    Attributes:
+        policy: the digest of the new policy.
+        traces: the number of traces.
+        rescored: the number of traces with a changed score.
+        routes: the number of traces by domain and by their decisions, such as ``contribute → rejected``.
+        flips: the traces with a changed decision.
+    """
+
+    policy: str
+    traces: int
+    rescored: int
+    routes: Mapping[str, Mapping[str, int]]
+    flips: Sequence[FlipFigures]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +82,19 @@ class DecisionFlip:
     before: Score
     after: Score
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return dimensions, scores and decisions as plain JSON."""
+    @property
+    def figures(self) -> FlipFigures:
+        """The dimensions, the scores and the decisions."""
         before, after = self.before, self.after
-        return {
-            "id": self.id,
-            "source": self.source,
-            "domain": after.domain,
-            "dimensions": asdict(after.dimensions),
-            "score": {"before": before.quality_score, "after": after.quality_score},
-            "threshold": {"before": before.threshold, "after": after.threshold},
-            "decision": {"before": before.decision, "after": after.decision},
-        }
+        return FlipFigures(
+            self.id,
+            self.source,
+            after.domain,
+            after.dimensions,
+            Change(before.quality_score, after.quality_score),
+            Change(before.threshold, after.threshold),
+            Change(before.decision, after.decision),
+        )
 
 
 @dataclass
@@ -90,18 +133,19 @@ class RescoreReport:
             self.flips.append(DecisionFlip(record.source, record.id, record.score, score))
         return score
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain JSON."""
-        return {
-            "policy": self.policy.digest,
-            "traces": self.traces,
-            "rescored": self.rescored,
-            "routes": {
+    @property
+    def figures(self) -> RescoreFigures:
+        """The report as JSON has it."""
+        return RescoreFigures(
+            self.policy.digest,
+            self.traces,
+            self.rescored,
+            {
                 domain: {f"{before} → {after}": routes[before, after] for before, after in DECISION_PAIRS}
                 for domain, routes in sorted(self.routes.items())
             },
-            "flips": [flip.as_dict() for flip in self.flips],
-        }
+            [flip.figures for flip in self.flips],
+        )
 
 
 def rescore_all(records: Iterable[ScoredRecord], policy: Policy) -> RescoreReport:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from knowledgepulse_worker.observe.evaluation import MAX_BYTES, evaluation
+from knowledgepulse_worker.observe.evaluation import MAX_BYTES, EvaluatedDomain, LabelEvaluation, evaluation
 
 CODE = {"traces": 84, "fair": [0.62, 0.55, 0.7], "kept": 30}
 FITTED = {"labels": 140, "of": 160, "on": "2026-11-26", "auc": [0.68, 0.57, 0.77]}
@@ -30,9 +30,9 @@ def test_the_labels_since_the_fit_count(tmp_path, domains, fitted, expected):
     found = written(tmp_path, json.dumps({"policy": "0af1", "domains": domains, "fitted": fitted}))
 
     labels, since, auc = expected
-    assert found["policy"] == "0af1"
-    assert found["at"] == (tmp_path / "evaluation.json").stat().st_mtime
-    assert found["domains"] == [{"name": "code", "labels": labels, "since": since, "auc": auc}]
+    assert found.policy == "0af1"
+    assert found.at == (tmp_path / "evaluation.json").stat().st_mtime
+    assert found.domains == [EvaluatedDomain("code", labels, since, auc)]
 
 
 @pytest.mark.parametrize(
@@ -46,10 +46,8 @@ def test_the_labels_since_the_fit_count(tmp_path, domains, fitted, expected):
     ],
 )
 def test_a_file_that_is_no_evaluation_is_none(tmp_path, text):
-    assert written(tmp_path, text) == {"at": None, "policy": None, "domains": []}
+    assert written(tmp_path, text) == LabelEvaluation()
 
 
 def test_a_file_that_is_not_there_is_no_evaluation(tmp_path):
-    assert (
-        evaluation(tmp_path / "none") == evaluation(tmp_path) == {"at": None, "policy": None, "domains": []}
-    )
+    assert evaluation(tmp_path / "none") == evaluation(tmp_path) == LabelEvaluation()

@@ -15,10 +15,11 @@ from knowledgepulse_worker.observe.recent import (
     Recent,
 )
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.ledger_records import Failure
 from knowledgepulse_worker.scoring import Score, explain_score
 from support.scored import scored_record
 
-FAILURE = {"reason": "not_json", "exception": "InvalidRecordError", "message": "no JSON"}
+FAILURE = Failure("not_json", "InvalidRecordError", "no JSON")
 SCORE = Score(0.4, 0.1, 0.5, 0, 1, (), "default", 0.75, None)
 
 
@@ -33,7 +34,7 @@ def decide(recent, decision="rejected", *, text="kp:trace:1", domain="code", pol
 
 def bury(recent, *, text="Do it", score=None):
     """Record a dead letter."""
-    failure = FAILURE | {"message": text}
+    failure = msgspec.structs.replace(FAILURE, message=text)
     recent.dead_lettered("raw/0/1", score=score, failure=failure, trace_id=text, objective=text)
 
 
@@ -75,8 +76,8 @@ def test_keeps_only_scores_of_published_traces():
 
     assert list(recent.scores) == [("code", 0.625, True), ("code", 0.625, False)]
     assert [len(traces) for traces in recent.traces.values()] == [1, 1]
-    assert recent.dead_letters[0]["score"].complexity == 0.1
-    assert recent.dead_letters[0]["reason"] == "not_json"
+    assert recent.dead_letters[0].score.complexity == 0.1
+    assert recent.dead_letters[0].reason == "not_json"
 
 
 def test_a_trace_is_explained_under_its_own_policy():
@@ -110,10 +111,10 @@ def test_every_excerpt_is_one_short_line_of_valid_unicode(text):
         trace.record.id,
         trace.record.score.nearest,
         trace.objective,
-        letter["trace_id"],
-        letter["objective"],
-        letter["message"],
-        letter["score"].nearest,
+        letter.trace_id,
+        letter.objective,
+        letter.message,
+        letter.score.nearest,
     ):
         assert len(excerpt) <= MAX_TEXT
         assert excerpt.splitlines() in ([excerpt], [])

@@ -1,6 +1,8 @@
 """The data of ``/api/status``."""
 
 import json
+import os
+import time
 from dataclasses import replace
 
 import msgspec
@@ -13,8 +15,9 @@ from knowledgepulse_worker.observe.recent import PublishedTrace
 from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.observe.status import LISTED_AGENTS, Status
 from knowledgepulse_worker.policy import Policy, PolicyInForce
+from knowledgepulse_worker.records.ledger_records import Failure
 from knowledgepulse_worker.scoring import Score
-from knowledgepulse_worker.settings import FleetSettings, Settings
+from knowledgepulse_worker.settings import FleetSettings, Settings, WebSettings
 from knowledgepulse_worker.verdict import State, Verdict
 from support.scored import scored_record
 
@@ -48,7 +51,7 @@ def finished(metrics, outcome="rejected", *, text="kp:trace:1", end_to_end=0.2):
         metrics.recent.dead_lettered(
             "raw/2/7",
             score=Score(0.4, 0.5, 0.25, 0.5, 0.5, (), "default", 0.75, text),
-            failure={"reason": REASONS[0], "exception": "InvalidRecordError", "message": text},
+            failure=Failure(REASONS[0], "InvalidRecordError", text),
             trace_id=text,
             objective=text,
         )
@@ -189,6 +192,53 @@ def test_without_content_the_fleet_lists_only_names_from_the_settings(metrics, s
     assert fleet["agents"]["other"]["traces"] == 2
     assert fleet["frameworks"] == {"named": [], "other": {"traces": 4, "contributed": 0}}
     assert data_of(status, content=False)["shadow"]["flips"][0]["id"] is None
+
+
+SHADOW = (
+    '{"policy":"…","traces":1,"rescored":0,"routes":{"code":{"contribute → contribute":0,"contribute → '
+    'rejected":0,"rejected → contribute":1,"rejected → rejected":0}},"flips":[{"id":"kp:trace:1","source":'
+    '"raw/2/7","domain":"code","dimensions":{"complexity":0.5,"novelty":0.25,"tool_diversity":1.0,'
+    '"outcome_confidence":0.75},"score":{"before":0.625,"after":0.625},"threshold":{"before":0.75,"after":0.0}'
+    ',"decision":{"before":"rejected","after":"contribute"}}],"rules":{"code":{"policy":{"threshold":0.75},'
+    '"shadow":{"threshold":0.0}}}}'
+)
+LETTER = (
+    '[{"source":"raw/2/7","at":9.5,"trace_id":"kp:1","objective":"kp:1","score":{"score":0.4,"complexity":0.5,'
+    '"novelty":0.25,"tool_diversity":0.5,"outcome_confidence":0.5,"overrides":[],"domain":"default",'
+    '"threshold":0.75,"nearest":"kp:1","withheld":null,"learned":null,"share":null,"rank":null,"of":null},'
+    '"reason":"…","exception":"InvalidRecordError","message":"kp:1"}]'
+)
+VERDICT = (
+    '{"state":"held_back","severity":"serious","text":"Held back: why","since":3.5,"runbook":"KpHeldBack",'
+    '"runbook_url":"https://example.com/r#kpheldback"}'
+)
+EVALUATION = (
+    '{"at":1.0,"policy":"0af1","domains":[{"name":"code","labels":3,"since":null,"auc":[0.1,0.2,0.3]}]}'
+)
+
+
+def test_scripts_that_read_the_data_find_what_they_have_found(metrics, shadow, tmp_path, monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 9.5)
+    file = tmp_path / "evaluation.json"
+    file.write_text(
+        '{"policy": "0af1", "domains": {"code": {"traces": 3, "fair": [0.1, 0.2, 0.3]}}, "fitted": {}}'
+    )
+    os.utime(file, (1, 1))
+    web = WebSettings(evaluation=file, runbook="https://example.com/r")
+    status = Status(metrics, Settings(web=web), shadow, lambda: Verdict(State.HELD_BACK, "why", 3.5))
+    shadow.in_force.shadow = Policy(threshold=0)
+    decided(metrics, shadow=shadow)
+    finished(metrics, "dead_letter", text="kp:1")
+
+    body = status.to_json(content=True).decode()
+
+    parts = {
+        "shadow": SHADOW.replace("…", shadow.in_force.shadow.digest),
+        "dead_letters": LETTER.replace("…", REASONS[0]),
+        "verdict": VERDICT,
+        "evaluation": EVALUATION,
+    }
+    assert [name for name, part in parts.items() if f'"{name}":{part}' not in body] == []
 
 
 def test_counts_times_over_the_budget(metrics, status):

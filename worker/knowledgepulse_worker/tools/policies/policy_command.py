@@ -217,7 +217,7 @@ def rescore(
 
         names = (contribute, rejected)
         rescored = asyncio.run(republish(given.settings, given.period, new, names, live=live))
-    print_report(rescored.as_dict(), rescored_tables(rescored), as_json=as_json)
+    print_report(rescored.figures, rescored_tables(rescored), as_json=as_json)
 
 
 @policy.command()
