@@ -83,6 +83,9 @@ class Simulated:
         self._cluster.create(topic)
         return topic.name
 
+    async def create_again(self, topic):
+        self._cluster.create(SimTopic.new(topic, PARTITIONS))
+
     async def read(self, topic):
         await self._transactions_ended()
         return [
@@ -132,6 +135,14 @@ class Kafka:
             config = self.KINDS.get(takes, {})
             await admin.create_topics([NewTopic(name, PARTITIONS, 1, topic_configs=config)])
         return name
+
+    async def create_again(self, topic):
+        async with admin_of(self._kafka.bootstrap_servers) as admin:
+            await admin.delete_topics([topic])
+            async with asyncio.timeout(ARRIVAL_LIMIT):
+                while topic in await admin.list_topics():
+                    await asyncio.sleep(0.1)
+            await admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
 
     async def read(self, topic):
         return [
@@ -185,6 +196,18 @@ async def test_positions_are_committed_with_the_records(stage):
     async with asyncio.timeout(ARRIVAL_LIMIT):
         while await stage.committed() != {0: 9, 2: 7}:  # once the markers are written
             await asyncio.sleep(0.01)
+
+
+async def test_a_topic_that_is_created_again_takes_a_producer_s_next_records(stage):
+    """Its logs do not know the producer, and so expect no number of it."""
+    topic = await stage.topic()
+    await stage.publish([record(topic, b"former")], {0: Position(1)})
+    await stage.create_again(topic)
+
+    for value in (b"1", b"2"):
+        assert isinstance(await stage.publish([record(topic, value)], {0: Position(2)}), Committed)
+
+    assert [record.value for record in await stage.read(topic)] == [b"1", b"2"]
 
 
 @pytest.mark.parametrize("partition", [0, 2, None])

@@ -76,7 +76,8 @@ class Log:
         self.transactions: dict[str, list[int]] = {}
         self.epochs = [0]
         self._readers: list[Callable[[], None]] = []
-        self._batches: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}
+        self._batches: dict[tuple[str, int, int], int] = {}
+        self._sequences: dict[str, dict[int, int]] = {}
 
     @property
     def stable_end(self) -> int:
@@ -93,20 +94,30 @@ class Log:
             self._store(Stored(self.end, time, record.key, record.value, record.headers, epoch=epoch))
         return first
 
+    def reached(self, transaction: Transaction, sequence: int) -> None:
+        """Take note of a producer's batch, even if it is refused; the first of an unknown one has any number.
+
+        So do the logs of a topic that was created again.
+        """
+        epochs = self._sequences.setdefault(transaction.id, {})
+        epochs.setdefault(transaction.epoch, 0 if epochs else sequence)
+
     def append_in(self, transaction: Transaction, records: Batch, now_ms: int) -> int:
         """Append a batch of a transaction unless the log already has it; return its first offset.
 
         Raises:
             OutOfOrderSequenceNumber: an earlier batch of the producer is missing.
         """
-        batches = self._batches.setdefault((transaction.id, transaction.epoch), {})
-        if records.sequence not in batches:
-            if records.sequence != max((first + count for first, (_, count) in batches.items()), default=0):
+        batch = (transaction.id, transaction.epoch, records.sequence)
+        if batch not in self._batches:
+            sequences = self._sequences[transaction.id]
+            if records.sequence != sequences[transaction.epoch]:
                 raise OutOfOrderSequenceNumber
-            batches[records.sequence] = self.append(records, now_ms), len(records)
+            sequences[transaction.epoch] += len(records)
+            self._batches[batch] = self.append(records, now_ms)
             offsets = self.transactions.setdefault(transaction.id, [])
             offsets.extend(range(self.end - len(records), self.end))
-        return batches[records.sequence][0]
+        return self._batches[batch]
 
     def end_transaction(self, name: str, *, commits: bool) -> None:
         """Write the marker of a transaction; consumers never see the records of an aborted transaction."""
@@ -368,8 +379,9 @@ class Cluster:
         try:
             topic = self.find(broker, *at)
             transaction = self.transactions.require(*producer, at)
-            self._check_batch(broker, topic, batch, now_ms)
             log = topic.logs[at[1]]
+            log.reached(transaction, batch.sequence)
+            self._check_batch(broker, topic, batch, now_ms)
             end = log.end
             first = log.append_in(transaction, batch, now_ms)
         except KafkaError as error:
