@@ -1,8 +1,9 @@
-"""The contract of transactions of outputs, on simulated brokers and on a real one."""
+"""The contract of transactions of outputs: on simulated brokers, on a real one, and in the tests of lanes."""
 
 import asyncio
 import time
 from collections import Counter
+from functools import partial
 from typing import ClassVar, NamedTuple
 from uuid import uuid4
 
@@ -20,6 +21,7 @@ from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.settings import KafkaSettings, Settings
 from support.kafka_release import needs_kafka
+from support.memory_publisher import MemoryPublisher
 from support.streams import ARRIVAL_LIMIT, Stream, admin_of
 
 PARTITIONS = 3
@@ -156,6 +158,51 @@ class Kafka:
         return {at.partition: position.offset for at, position in found.items()}
 
 
+class Memory:
+    """What stands for the publisher in the tests of lanes; it refuses by kind of topic, not by size."""
+
+    def __init__(self):
+        self._publisher = MemoryPublisher(PARTITIONS)
+        self.publish = self._publisher.publish
+        self._kinds = {
+            "one LARGE record at a time": self._publisher.refused_in_batch,
+            "small records": self._publisher.refused,
+            "records with a key": self._publisher.refusing_keyless,
+            "anything": set(),
+        }
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        pass
+
+    async def topic(self, takes="anything"):
+        name = uuid4().hex
+        self._kinds[takes].add(name)
+        return name
+
+    async def read(self, topic):
+        return [
+            Read(record.partition, record.timestamp_ms, record.key, record.value, record.headers)
+            for record in self._publisher.records(topic)
+        ]
+
+    async def committed(self):
+        return {partition: position.offset for partition, position in self._publisher.positions.items()}
+
+
+BROKERS = ("simulated", pytest.param("kafka", marks=pytest.mark.integration))
+on_brokers = pytest.mark.parametrize("implementation", BROKERS, indirect=True)
+"""For what brokers do with times, or with topics that change."""
+
+
+@pytest.fixture(params=["memory", *BROKERS])
+def implementation(request):
+    """Where a test runs."""
+    return request.param
+
+
 @pytest.fixture
 def servers(request, implementation):
     """Where the broker is; None where there is none to be."""
@@ -164,7 +211,8 @@ def servers(request, implementation):
 
 @pytest.fixture
 async def stage(implementation, servers, tmp_path):
-    async with Simulated() if implementation == "simulated" else Kafka(servers, tmp_path) as stage:
+    made = {"memory": Memory, "simulated": Simulated, "kafka": partial(Kafka, servers, tmp_path)}
+    async with made[implementation]() as stage:
         yield stage
 
 
@@ -198,6 +246,7 @@ async def test_positions_are_committed_with_the_records(stage):
             await asyncio.sleep(0.01)
 
 
+@on_brokers
 async def test_a_topic_that_is_created_again_takes_a_producer_s_next_records(stage):
     """Its logs do not know the producer, and so expect no number of it."""
     topic = await stage.topic()
@@ -301,6 +350,7 @@ async def test_a_compacted_topic_refuses_a_record_without_a_key(stage):
     assert await stage.read(topic) == []
 
 
+@on_brokers
 @needs_kafka("3.6")  # message.timestamp.before.max.ms
 @pytest.mark.parametrize(
     ("timestamp", "is_accepted"),

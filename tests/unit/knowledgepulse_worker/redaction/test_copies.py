@@ -155,6 +155,27 @@ async def test_a_stop_leaves_slow_redactions_to_the_next_owner(make_harness, raw
     assert len(copies(harness)) == len(harness.outputs()) == 3
 
 
+async def test_a_full_lane_requests_a_commit_once_a_copy_is_there(make_harness, raw):
+    """Otherwise it would stand still until the commit interval is over."""
+    free = asyncio.Event()
+
+    async def slow(value):
+        await free.wait()
+        return await mask(value)
+
+    harness = make_harness(policy=EVERYTHING, redact=slow, in_flight_records=1)
+    lane = await harness.lane()
+    await feed(lane, raw(0))
+    taking = asyncio.create_task(lane.take(raw(1)))
+    await harness.until(lambda: harness.commit_requested)  # it is scored
+    harness.commit_requested = False
+
+    free.set()
+    await harness.until(lambda: harness.commit_requested)
+    await harness.commit(lane)
+    await taking
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
