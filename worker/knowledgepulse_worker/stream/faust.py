@@ -28,6 +28,20 @@ from knowledgepulse_worker.stream.source import Batch
 from knowledgepulse_worker.stream.worker_pages import Page, pages
 
 
+def pauses(interval: float, taken: float) -> tuple[float, float]:
+    """Return the seconds from a transaction to the next while no lane is scoring, and while one is.
+
+    A transaction costs processor time, which only a worker that scores lacks. The interval is from start to
+    start. What arrives during a slow transaction waits for the next one, which therefore follows at once; only
+    if a lane is scoring, the lanes get as much time as it took.
+
+    Args:
+        interval: the commit interval in seconds.
+        taken: the seconds that the last transaction took.
+    """
+    return max(0.0, interval / 2 - taken), max(interval - taken, min(interval, taken))
+
+
 class WithoutKafka(BootStrategy):
     """Starts Faust without its own consumer, producer and tables."""
 
@@ -91,17 +105,13 @@ class FaustApp(faust.App):
             await self.crash(error)
 
     async def _commit_outcomes(self) -> None:
-        """Commit at every interval, sooner if a lane asks for it, or at half of it while none is scoring.
-
-        A transaction costs processor time, which only a busy worker lacks. The interval is from start to
-        start. After a slow transaction, the lanes get as much time as it took.
-        """
+        """Commit at every interval, sooner if a lane asks for it, or at half of it while none is scoring."""
         interval, taken = self._worker.settings.kafka.commit_interval, 0.0
         while not self.should_stop:
-            half = max(interval / 2 - taken, min(interval, taken))
-            await self._commit_requested(half)
+            idle, scoring = pauses(interval, taken)
+            await self._commit_requested(idle)
             if self.source.assignment.is_scoring:
-                await self._commit_requested(interval - taken - half)
+                await self._commit_requested(scoring - idle)
             self.source.commit_requested.clear()
             started = time.monotonic()
             await self.source.commit()

@@ -12,7 +12,7 @@ from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_worker.lane.assignment import Assignment
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.records.ledger_records import ENTRY_VERSION, encode_entry
-from knowledgepulse_worker.stream.faust import FaustApp
+from knowledgepulse_worker.stream.faust import FaustApp, pauses
 from knowledgepulse_worker.stream.source import Source
 from support.ledger import scored
 
@@ -137,3 +137,13 @@ async def test_a_commit_comes_at_half_of_its_interval_unless_a_record_is_being_s
     await world.until(lambda: "commit" in seen)
 
     assert seen[: seen.index("commit")] == waits
+
+
+@pytest.mark.parametrize(
+    ("taken", "idle", "scoring"), [(0.02, 0.03, 0.08), (0.08, 0.0, 0.08), (0.3, 0.0, 0.1)]
+)
+def test_what_arrives_during_a_slow_transaction_waits_no_longer_unless_records_are_being_scored(
+    taken, idle, scoring
+):
+    """It waited as long again as the slow transaction took, which made the slowest hundredth of outputs."""
+    assert pauses(0.1, taken) == pytest.approx((idle, scoring))
