@@ -69,6 +69,7 @@ class VectorCache:
         self._digests = np.zeros(max_elements, dtype=np.uint64)
         self._ids: list[str | None] = [None] * max_elements
         self._expected: list[ArrayLike] = []
+        self._rows: dict[int, int] = {}  # of what is expected, by identity
         self._expected_units = self._matrix[:0]
         self._similarities = np.zeros((LOOK_UPS, max_elements), dtype=np.float32)
         self._added = 0
@@ -113,9 +114,10 @@ class VectorCache:
         Raises:
             ValueError: a vector has another shape, or is not finite.
         """
-        self._expected = []
+        self._expected, self._rows = [], {}
         units = np.stack([*map(self._unit, vectors)])
         self._expected, self._expected_units = [*vectors], units
+        self._rows = {id(vector): row for row, vector in enumerate(self._expected)}
         self._similarities[: len(units), : self.size] = (self._matrix[: self.size] @ units.T).T
 
     def nearest(self, vector: ArrayLike, *, at: float | None = None) -> Nearest | None:
@@ -128,26 +130,23 @@ class VectorCache:
         Raises:
             ValueError: the vector has another shape, or is not finite.
         """
-        unit = self._unit(vector)
-        if self.size == 0:
+        unit, size = self._unit(vector), self.size
+        if size == 0:
             return None
-        expected = self._index(vector)
-        if expected is None:
-            similarities = self._matrix[: self.size] @ unit
-        else:
-            similarities = self._similarities[expected, : self.size]
+        row = self._rows.get(id(vector))
+        similarities = self._matrix[:size] @ unit if row is None else self._similarities[row, :size]
         if self.ttl is not None:
             since = (time.time() if at is None else at) - self.ttl
-            similarities = np.where(self._times[: self.size] < since, np.float32(-np.inf), similarities)
-        highest = similarities.max()
+            similarities = np.where(self._times[:size] < since, np.float32(-np.inf), similarities)
+        highest = np.maximum.reduce(similarities)
         if highest == -np.inf:
             return None
         # The product's last digits depend on a row's position in the matrix, so the similarities of the rows
         # near the maximum are computed again row by row.
-        slots = np.flatnonzero(similarities >= highest - _ROUNDING)
+        slots = (similarities >= highest - _ROUNDING).nonzero()[0]
         if len(slots) > 1:
             slots = self._different(slots)
-        exact = (self._matrix[slots].astype(np.float64) * unit.astype(np.float64)).sum(axis=1)
+        exact = np.add.reduce(self._matrix[slots].astype(np.float64) * unit.astype(np.float64), axis=1)
         first = int(exact.argmax())
         return Nearest(float(exact[first]), self._ids[slots[first]])
 
@@ -160,10 +159,6 @@ class VectorCache:
         """Remove all entries."""
         self._added = 0
 
-    def _index(self, vector: ArrayLike) -> int | None:
-        """Return the index of a look-up that was expected."""
-        return next((index for index, expected in enumerate(self._expected) if expected is vector), None)
-
     def _different(self, slots: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return the slots by age, only the oldest of equal vectors, since retries add many equal ones."""
         head = self._added % self.max_elements if self._added > self.max_elements else 0
@@ -175,13 +170,13 @@ class VectorCache:
         return np.array([*oldest.values()])
 
     def _unit(self, vector: ArrayLike) -> Vector:
-        if (index := self._index(vector)) is not None:
-            unit: Vector = self._expected_units[index]
+        if (row := self._rows.get(id(vector))) is not None:
+            unit: Vector = self._expected_units[row]
             return unit
         array = np.asarray(vector, dtype=np.float32)
         if array.shape != (self.dimensions,):
             raise ValueError(f"expected a vector of shape ({self.dimensions},), got {array.shape}")
-        norm = np.sqrt(np.square(array, dtype=np.float64).sum())
+        norm = np.sqrt(np.add.reduce(np.square(array, dtype=np.float64)))
         if not np.isfinite(norm):
             raise ValueError("the vector is not finite")
         return (array / norm).astype(np.float32) if norm > 0 else array
