@@ -182,6 +182,8 @@ def running_brokers(
             lines = [f"the chaos tests need Apache Kafka on Java: {why.reason}", *why.details]
             raise NoBrokerError("\n".join([*lines, why.remedy or INSTALL_JAVA])) from why
         yield Brokers(nodes, clock)
+        for node in nodes:  # without the others, a node would wait until its partitions have another leader
+            node.process.kill()
 
 
 def _settings(nodes: list[Node]) -> dict[str, str]:

@@ -268,52 +268,47 @@ async def all_read(stream, command):
             await asyncio.sleep(0.1)
 
 
-async def test_each_score_is_in_the_backend_once_whatever_is_killed(scored_runs, fake):
+async def test_each_score_is_in_the_backend_once_whatever_is_down_refused_or_killed(scored_runs, fake):
+    """A backend that is down delays and loses nothing; a score that it refuses stops no other."""
+    gone = fake.run_id(fake.runs.pop(RUNS // 2))
+
     async def writes(process):
         before = fake.writes
         while fake.writes == before:
             assert process.process.returncode is None, process.log()
             await asyncio.sleep(0.001)
 
-    async with fake.served() as url:
-        command = f"evaluations --to {fake.name} {url}"
-        assert await scored_runs.killed(writes, writes, command=command) == 2
-        async with scored_runs.worker(command=command) as process:
-            await all_read(scored_runs, process)
-            assert await process.stop() == 0, process.log()
-    assert written(fake) == await wanted(scored_runs, fake)
-    assert len(fake.scores) == RUNS
-    assert "hidden" not in process.log()
-
-
-async def test_a_backend_that_is_down_delays_and_loses_nothing_and_is_seen(scored_runs, fake):
-    fake.is_down = True
-    async with fake.served() as url:
-        command = f"evaluations --to {fake.name} {url}"
-        async with scored_runs.worker(command=command) as process, asyncio.timeout(LIMIT):
-            await process.logged("the backend does not take scores: status 503")
-            assert page.value(await process.metrics(), "kp_evaluations_backend_up") == 0
-            assert await process.stop() == 0, process.log()
+    async def comes_back(process):
+        await process.logged("the backend does not take scores: status 503")
+        assert page.value(await process.metrics(), "kp_evaluations_backend_up") == 0
+        assert page.value(await process.metrics(), "kp_evaluations_backend_retries_total") >= 1
         assert await position(scored_runs) == 0
-        async with scored_runs.worker(command=command) as process, asyncio.timeout(LIMIT):
-            await process.logged("the backend does not take scores: status 503")
-            assert page.value(await process.metrics(), "kp_evaluations_backend_retries_total") >= 1
-            fake.is_down = False
+        fake.is_down = False
+        await writes(process)
+
+    fake.is_down = True
+    async with fake.served() as url, asyncio.timeout(LIMIT):
+        command = f"evaluations --to {fake.name} {url}"
+        assert await scored_runs.killed(comes_back, writes, command=command) == 2
+        async with scored_runs.worker(command=command) as process:
             await all_read(scored_runs, process)
             assert page.value(await process.metrics(), "kp_evaluations_backend_up") == 1
             assert await process.stop() == 0, process.log()
-    assert written(fake) == await wanted(scored_runs, fake)
+    expected = await wanted(scored_runs, fake)
+    assert written(fake) == {run: value for run, value in expected.items() if run != gone}
+    assert len(fake.scores) == RUNS - 1
+    logs = "".join(log.read_text() for log in scored_runs.folder.glob("*.log"))
+    assert f"score of run {gone} refused: " in logs
+    assert "hidden" not in logs
 
 
-async def test_a_score_that_a_backend_refuses_is_named_and_the_others_are_written(scored_runs, fake):
-    gone = fake.run_id(fake.runs.pop(RUNS // 2))
+async def test_a_command_whose_backend_is_down_ends_as_usual(scored_runs):
+    fake = FAKES[0]()
+    fake.is_down = True
     async with (
         fake.served() as url,
         scored_runs.worker(command=f"evaluations --to {fake.name} {url}") as process,
     ):
-        await all_read(scored_runs, process)
-        assert page.value(await process.metrics(), "kp_evaluations_total", result="refused") == 1
+        await process.logged("the backend does not take scores: status 503")
         assert await process.stop() == 0, process.log()
-    expected = await wanted(scored_runs, fake)
-    assert written(fake) == {run: value for run, value in expected.items() if run != gone}
-    assert f"score of run {gone} refused: " in process.log()
+    assert await position(scored_runs) == 0
