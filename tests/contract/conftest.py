@@ -1,5 +1,7 @@
 import pytest
 
+from knowledgepulse_kafka.testing.virtual_time import VirtualLoop
+
 
 @pytest.fixture(params=["simulated", pytest.param("kafka", marks=pytest.mark.integration)])
 def implementation(request):
@@ -11,3 +13,10 @@ def implementation(request):
 def make_stream_if_real(request, implementation):
     """Make streams at a real broker; None for the simulated ones."""
     return request.getfixturevalue("make_stream") if implementation == "kafka" else None
+
+
+@pytest.fixture
+def _asyncio_loop_factory(request):
+    """On simulated brokers, waits take no time; the hook of pytest-asyncio for loops knows no parameters."""
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    return VirtualLoop if parameters.get("implementation") == "simulated" else None

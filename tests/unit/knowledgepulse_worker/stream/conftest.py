@@ -14,6 +14,7 @@ from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_kafka.session import Session
 from knowledgepulse_kafka.testing import Clients, SimTopic
 from knowledgepulse_kafka.testing.clients import SimReader
+from knowledgepulse_kafka.testing.virtual_time import VirtualLoop
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
@@ -223,3 +224,9 @@ async def start_in():
 def start(start_in):
     """Start a worker: `await start(cluster)`."""
     return partial(start_in, Program)
+
+
+@pytest.fixture
+def _asyncio_loop_factory(request):
+    """On brokers in memory, waits take no time; the hook of pytest-asyncio for loops knows no fixtures."""
+    return VirtualLoop if "start_in" in request.fixturenames else None

@@ -39,6 +39,11 @@ class FaustProgram:
 
 
 @pytest.fixture
+def _asyncio_loop_factory():
+    """Faust waits for threads and sockets, which virtual time does not know."""
+
+
+@pytest.fixture
 def start(start_in):
     return partial(start_in, FaustProgram)
 
