@@ -12,6 +12,7 @@ was chosen.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 import numpy as np
 
@@ -59,11 +60,15 @@ def surprise(columns: Array, kept: Array, groups: Array, checked: Array) -> floa
         checked: the labels by which the value is judged; it is fitted to all.
     """
     left, values, _ = np.linalg.svd(columns - columns.mean(axis=0), full_matrices=False)
-    (observed,), *others = (
-        _aucs(labels[:, checked], _orders(left * values, labels.astype(float), groups)[:, checked])
-        for labels in (kept[None], *_permuted(kept, groups))
+    permuted = _permuted(kept, groups)
+    blocks = chain([np.vstack([kept, next(permuted)])], permuted)  # each block solves all equations again
+    observed, *others = np.hstack(
+        [
+            _aucs(labels[:, checked], _orders(left * values, labels.astype(float), groups)[:, checked])
+            for labels in blocks
+        ]
     )
-    return float(np.mean(np.hstack([*others, np.inf]) < observed - _EPSILON))
+    return float(np.mean(np.array([*others, np.inf]) < observed - _EPSILON))
 
 
 def scaled(values: Mapping[str, Array]) -> Array:
