@@ -98,7 +98,8 @@ def values(make: MakeTrace) -> list[Batch]:
 def bombs(make: MakeTrace) -> list[Batch]:
     """Write half a gigabyte of blanks in some kilobytes, and a batch that inflates to the permitted size."""
     almost = [(b"k", b" " * MiB, [])] * 60
-    return [_batch([_trace(make)]), Batch(_BOMB, 1), _batch(almost, ZSTD), _batch([_trace(make)])]
+    bomb = by_hand([(0, b"k", None, [])], ZSTD, compressed=blanks(500 * MiB))
+    return [_batch([_trace(make)]), Batch(bomb, 1), _batch(almost, ZSTD), _batch([_trace(make)])]
 
 
 def mixed(make: MakeTrace) -> list[Batch]:
@@ -106,8 +107,6 @@ def mixed(make: MakeTrace) -> list[Batch]:
     kinds = (codecs, ids, keys, names, timestamps, old, values, bombs)
     return [batch for kind in kinds for batch in kind(make)]
 
-
-_BOMB = by_hand([(0, b"k", None, [])], ZSTD, compressed=blanks(500 * MiB))
 
 _Content = tuple[bytes, bytes, Sequence[tuple[bytes, bytes | None]]]
 

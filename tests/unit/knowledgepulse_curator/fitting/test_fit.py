@@ -15,6 +15,7 @@ from knowledgepulse_curator.fitting.fit import fit
 from knowledgepulse_curator.fitting.fit_report import fit_tables, fitted_toml
 from knowledgepulse_curator.fitting.fitted_traces import fitted_to
 from knowledgepulse_curator.fitting.labelled_traces import OUTCOME_DIMENSION, held_scores, matched
+from knowledgepulse_curator.fitting.permutations import PERMUTATION_LEVEL
 from knowledgepulse_curator.fitting.plots import plot_fit
 from knowledgepulse_curator.labels.labels import MIN_SUPPORT, Label
 from knowledgepulse_worker.errors import InputError
@@ -155,8 +156,9 @@ def test_permuted_labels_are_not_proposed(planted):
         permuted = {name: Label(name, keep=keep, group=label.group) for (name, label), keep in pairs}
         found = fitted(records, permuted)
         assert only(found).outcome == "not supported"
+        assert only(found).surprise < PERMUTATION_LEVEL
         assert found.proposed == Policy()
-        assert "no proposal, for want of" in report(found)
+        assert "no proposal, for want of an AUC that is surely above chance" in report(found)
 
 
 @pytest.mark.parametrize(("traces", "groups"), [(2 * MIN_SUPPORT - 1, None), (300, 9)])

@@ -11,7 +11,6 @@ from knowledgepulse_curator.fitting.evaluate import evaluate
 from knowledgepulse_curator.fitting.plots import plot_evaluation
 from knowledgepulse_curator.labels.labels import labels_of_files
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.tools.policies.plots import save
 from knowledgepulse_worker.tools.policies.tune import tune
 from knowledgepulse_worker.tools.policies.tune_plot import plot_tuning
 from support.traces import LABELS
@@ -68,8 +67,8 @@ def test_a_corner_says_what_the_figures_are_of_and_what_is_left_out(evaluation_p
     assert f"{about}\nleft out: code, where all 14 labels are equal" in texts(evaluation_plot)
 
 
-def test_no_legend_covers_the_data(evaluation_plot, tuning_plot, tmp_path):
+def test_no_legend_covers_the_data(evaluation_plot, tuning_plot):
     for figure in (evaluation_plot, tuning_plot):
-        save(figure, tmp_path / "plot.png")
+        figure.draw_without_rendering()
         for axes in axes_of(figure):
             assert not axes.get_legend().get_window_extent().overlaps(axes.get_window_extent())

@@ -23,6 +23,8 @@ from knowledgepulse_worker.scoring import Content, NoFactsError, learned_value, 
 from knowledgepulse_worker.scoring.words import buckets_of, hashes_of
 from knowledgepulse_worker.tools.policies.policy_output import print_policy
 
+pytestmark = pytest.mark.usefixtures("few_permutations")
+
 WORDS = ["please", "order", "cancel", "booking", "refund", "gift", "card", "flight", "seat", "bag", "name"]
 
 

@@ -103,10 +103,10 @@ async def test_a_call_that_takes_too_long_is_ended_beside_the_event_loop(start, 
         call, turns = asyncio.create_task(redacted(process, **{how: True})), 0
         while not call.done():
             turns += 1
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
         with pytest.raises(RedactionError, match=r"^timeout$"):
             await call
-        assert turns > 100
+        assert turns > 5
         assert await redacted(process, number=1) == {"number": 1}
 
 

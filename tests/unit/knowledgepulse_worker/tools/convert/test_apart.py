@@ -54,13 +54,13 @@ def test_a_file_that_takes_too_much_memory_is_named_and_the_next_is_converted(
     file, tmp_path, results, monkeypatch
 ):
     """Its lists take 20 times its size, and a hook runs on the machine of a person."""
-    monkeypatch.setattr(apart, "MEMORY_LIMIT", 512 * 2**20)
+    monkeypatch.setattr(apart, "MEMORY_LIMIT", 256 * 2**20)
     large = tmp_path / "large.json"
-    large.write_text(f"[{'[],' * 10_000_000}[]]")
+    large.write_text(f"[{'[],' * 4_000_000}[]]")
 
     apart.converted_apart([str(large), file], "auto", OPTIONS, results.__setitem__)
 
-    assert results[str(large)].problem == f"{large}: needs more than 0.5 GiB of memory"
+    assert results[str(large)].problem == f"{large}: needs more than 0.25 GiB of memory"
     assert len(results[file].traces) == 1
 
 

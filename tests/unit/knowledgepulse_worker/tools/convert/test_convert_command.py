@@ -29,6 +29,7 @@ from knowledgepulse_convert import Options
 from knowledgepulse_convert import convert as conversions_of
 from knowledgepulse_worker.cli import entry as cli
 from knowledgepulse_worker.records.decode import decode_trace
+from knowledgepulse_worker.tools.convert import file_conversion
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, conversions
 from support.conversions import FOLDER, read_cases, small_documents
 
@@ -371,12 +372,15 @@ def test_each_sample_of_an_eval_archive_is_a_run(convert, header):
         (archive(**{"header.json": HEADER, "samples__3.json": b"{"}, **TWO), "samples/3.json: not conv", 2),
         (archive(**TWO), "samples/1.json: not converted: unknown format", 0),
         (archive(a=b"x"), "a zip archive without an Inspect log, which is not read; unpack it", 0),
-        (archive(**{"header.json": HEADER, "samples__3.json": b" " * 65 * 2**20}, **TWO), "than 64 MiB", 2),
+        (archive(**{"header.json": HEADER, "samples__3.json": b" " * 2**21}, **TWO), "than 1 MiB", 2),
         (archive(samples__1=bytes(1000)).replace(b"\x08\x00", b"\x63\x00"), "samples/1: not converted", 0),
         (overlapping(100), "not a whole zip archive: its members overlap", 0),
     ],
 )
-def test_what_is_wrong_in_an_archive_is_told_with_its_member(convert, content, problem, converted):
+def test_what_is_wrong_in_an_archive_is_told_with_its_member(
+    convert, monkeypatch, content, problem, converted
+):
+    monkeypatch.setattr(file_conversion, "MAX_DOCUMENT", 2**20)
     result = convert(content)
 
     assert result.exit_code == 1
