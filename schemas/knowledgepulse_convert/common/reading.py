@@ -6,7 +6,8 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypeVar
+from functools import cache
+from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import AliasChoices, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
@@ -62,9 +63,8 @@ def read(model: type[T], value: Any, path: str = "") -> T:
 
 def read_record(model: type[T], value: Any, path: str = "") -> tuple[T, Losses]:
     """Read a record as :func:`read` does, and count its undeclared members in a new report."""
-    record, losses = read(model, value, path), Losses()
-    count_unread(record, "", losses)
-    return record, losses
+    record = read(model, value, path)
+    return record, unread(record)
 
 
 def unwrap(document: Any, name: str) -> Any:
@@ -95,12 +95,19 @@ def each(document: Any, convert: Callable[[Any, str], R]) -> Iterator[R | Conver
             yield error
 
 
+def unread(model: InputModel, path: str = "") -> Losses:
+    """Return a report of every member that no field declares, at any depth."""
+    losses = Losses()
+    count_unread(model, path, losses)
+    return losses
+
+
 def count_unread(model: InputModel, path: str, losses: Losses) -> None:
     """Count every member that no field declares, at any depth."""
     for name, value in (model.model_extra or {}).items():
         losses.add(f"{path}.{name}".lstrip("."), value)
-    for name, field in type(model).model_fields.items():
-        below = f"{path}.{field.alias or name}".lstrip(".")
+    for name in _holders(type(model)):
+        below = f"{path}.{type(model).model_fields[name].alias or name}".lstrip(".")
         value = getattr(model, name)
         if isinstance(value, InputModel):
             count_unread(value, below, losses)
@@ -108,6 +115,18 @@ def count_unread(model: InputModel, path: str, losses: Losses) -> None:
             for item in value:
                 if isinstance(item, InputModel):
                     count_unread(item, f"{below}[]", losses)
+
+
+@cache
+def _holders(model: type[InputModel]) -> list[str]:
+    """Return the fields of a model that may hold models: most have none, and are counted by thousands."""
+    return [name for name, field in model.model_fields.items() if _has_model(field.annotation)]
+
+
+def _has_model(annotation: Any) -> bool:
+    return (isinstance(annotation, type) and issubclass(annotation, InputModel)) or any(
+        map(_has_model, get_args(annotation))
+    )
 
 
 def count_others(value: dict[Any, Any], names: set[str], path: str, losses: Losses) -> None:
@@ -146,6 +165,11 @@ def parse_json(text: Any) -> Any:
         return json.loads(text, parse_constant=str)  # traces have no NaN
     except (ValueError, RecursionError):
         return text
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a list unchanged; an empty one for anything else."""
+    return value if isinstance(value, list) else []
 
 
 def text_or_none(value: Any) -> str | None:

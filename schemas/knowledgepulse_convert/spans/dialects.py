@@ -169,6 +169,9 @@ DIALECTS = (
     ),
 )
 
+_MARKS = {mark for dialect in DIALECTS for mark in ([dialect.kind] if dialect.kind else dialect.kinds)}
+"""The attributes and names by which their spans are told."""
+
 
 def attributes_of(kind: Kind | None, given: Any, returned: Any, server: Any = None) -> dict[str, Any]:
     """Return the attributes of a span that stands for a record of a tracer.
@@ -247,14 +250,17 @@ def with_failures(spans: Iterable[Span]) -> Iterator[Span]:
     by_id = {(span.trace_id, span.id): span for span in spans}
     for span in spans:
         dialect = _dialect_of(span)
-        around = by_id.get((span.trace_id, span.parent_id or ""))
-        if dialect and around and _kind(span, dialect) == dialect.within and _failed(span, dialect):
-            around.failed = True
-            around.message = around.message or span.message or as_text(span.attributes.get("error"))
+        if dialect and _kind(span, dialect) == dialect.within and _failed(span, dialect):
+            around = by_id.get((span.trace_id, span.parent_id or ""))
+            if around:
+                around.failed = True
+                around.message = around.message or span.message or as_text(span.attributes.get("error"))
     yield from spans
 
 
 def _dialect_of(span: Span) -> Dialect | None:
+    if _MARKS.isdisjoint(span.attributes) and span.name not in _MARKS:  # as most spans
+        return None
     return next(
         (d for d in DIALECTS if d.kind in span.attributes or (not d.kind and span.name in d.kinds)), None
     )
@@ -273,13 +279,8 @@ def _first(span: Span, names: tuple[str, ...], dialect: Dialect, used: set[str])
     """Return the first value among these names, parsed if it may be JSON text; None if there is none."""
     for name in names:
         event, _, attribute = name.rpartition("/")
-        sources = (
-            [kept_event.attributes for kept_event in span.events if kept_event.name == event]
-            if event
-            else [span.attributes]
-        )
-        for attributes in sources:
-            if (value := attributes.get(attribute)) is not None:
+        for told in (one for one in span.events if one.name == event) if event else (span,):
+            if (value := told.attributes.get(attribute)) is not None:
                 used.add(attribute)
                 value = parse_json(value) if dialect.is_json else value
                 return None if value == "null" else value

@@ -18,6 +18,7 @@ from knowledgepulse_convert.common.reading import (
     count_others,
     count_unread,
     read,
+    unread,
     without,
 )
 from knowledgepulse_convert.spans import ai_sdk, dialects, genai, openinference, otlp
@@ -233,7 +234,7 @@ def _jaeger(document: Any, path: str) -> Iterator[Span]:
                 events=[Event(str(log.pop("event", "")), log) for log in logs],
                 failed=tags.get("error") in (True, "true") or tags.get("otel.status_code") in otlp.FAILED,
                 message=str(tags.get("otel.status_description", "")),
-                losses=otlp.unread_of(span),
+                losses=unread(span, "spans[]"),
                 shared=(around_export, around_trace, around_process),
             )
 
@@ -274,7 +275,7 @@ def _phoenix(document: Any, path: str) -> Iterator[Span]:
             resource=resource,
             failed=(status.status_code or "").upper() in otlp.FAILED,
             message=status.description or "",
-            losses=otlp.unread_of(span),
+            losses=unread(span, "spans[]"),
             shared=(beside, otlp.unread_around(span.resource or _SdkResource(), resource)),
         )
 
@@ -310,7 +311,7 @@ def _braintrust(document: Any, path: str) -> Iterator[Span]:
     match row.output:
         case [{"message": dict()}, *_]:
             row.output = {"choices": row.output}
-    losses = otlp.unread_of(row)
+    losses = unread(row, "spans[]")
     count_others(row.span_attributes, {"name", "type"}, "spans[].span_attributes", losses)
     count_others(row.metrics or {}, {"start", "end"}, "spans[].metrics", losses)
     kind = _BRAINTRUST_KINDS.get(as_text(row.span_attributes.get("type")))

@@ -17,6 +17,7 @@ from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.python_repr import parse_repr
 from knowledgepulse_convert.common.reading import (
+    as_list,
     as_text,
     count_others,
     parse_json,
@@ -27,7 +28,7 @@ from knowledgepulse_convert.messages import any_vendor, gemini
 from knowledgepulse_convert.messages.definitions import definitions_of
 from knowledgepulse_convert.messages.otel import flat_message, messages_of
 from knowledgepulse_convert.spans.conversation import ModelCall, ToolRun
-from knowledgepulse_convert.spans.span import Event, Span, node_of, unflatten
+from knowledgepulse_convert.spans.span import Event, Span, node_of
 from knowledgepulse_convert.spans.tree import Node
 
 OPERATION = "gen_ai.operation.name"
@@ -117,7 +118,7 @@ def _model_call(span: Span, used: set[str], losses: Losses) -> ModelCall:
         call = _events(span, used, losses)
     reasons = span.attributes.get(_FINISH)
     used.add(_FINISH)
-    errors = [error for reason in _strings(parse_json(reasons)) for error in hub.cut_off(reason)][:1]
+    errors = [error for reason in as_list(parse_json(reasons)) for error in hub.cut_off(reason)][:1]
     has_error = any(isinstance(part, hub.Error) for part in hub.parts_in(call.output))
     if errors and not has_error:
         call = ModelCall(call.input, (*call.output, hub.message("assistant", *errors)))
@@ -200,16 +201,16 @@ def _adk_system(config: dict[str, Any], losses: Losses) -> Iterator[hub.Message]
 
 def _numbered(span: Span, used: set[str], losses: Losses) -> ModelCall:
     """Read OpenLLMetry's attributes: ``gen_ai.prompt.0.role``, ``gen_ai.completion.0.content`` and so on."""
-    found = []
-    for prefix in ("gen_ai.prompt", "gen_ai.completion"):
-        values = unflatten(span.attributes, prefix)
-        found.append([item for item in values if isinstance(item, dict)] if isinstance(values, list) else [])
-        used.update(name for name in span.attributes if name.startswith(f"{prefix}."))
-    inputs, outputs = found
-    answer = [flat_message(message, "assistant", "gen_ai.completion", losses) for message in outputs]
-    return ModelCall(
-        tuple(flat_message(message, "user", "gen_ai.prompt", losses) for message in inputs), tuple(answer)
+    roles: dict[str, hub.Role] = {"gen_ai.completion": "assistant", "gen_ai.prompt": "user"}
+    outputs, inputs = (
+        tuple(
+            flat_message(message, role, prefix, losses)
+            for message in as_list(span.nested(prefix, used))
+            if isinstance(message, dict)
+        )
+        for prefix, role in roles.items()
     )
+    return ModelCall(inputs, outputs)
 
 
 def _events(span: Span, used: set[str], losses: Losses) -> ModelCall:
@@ -289,7 +290,3 @@ def _tool_events(span: Span) -> tuple[Any, Any]:
 
 def _kind(span: Span) -> Any:
     return span.attributes.get("traceloop.span.kind")
-
-
-def _strings(value: Any) -> list[str]:
-    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []

@@ -18,14 +18,13 @@ from typing import Any
 from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, are_all, runs_within
-from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import (
     CamelModel,
     InputModel,
-    count_unread,
     each,
     parse_json,
     read,
+    unread,
     unwrap,
     without,
 )
@@ -122,8 +121,7 @@ def _spans_of_trace(value: Any, path: str) -> list[Span]:
         observation for observation in trace.observations if isinstance(observation, _Observation)
     ]
     start = nanoseconds(trace.timestamp)
-    losses = Losses()
-    count_unread(trace.model_copy(update={"observations": []}), "", losses)
+    losses = unread(trace.model_copy(update={"observations": []}))
     outcomes = []
     for score in trace.scores or ():
         if isinstance(score, str):
@@ -153,8 +151,6 @@ def _spans_of_trace(value: Any, path: str) -> list[Span]:
 
 
 def _span(observation: _Observation, trace_id: str, root_id: str | None) -> Span:
-    losses = Losses()
-    count_unread(observation, "observations[]", losses)
     kind = _KINDS.get(observation.type.upper())
     name, given, returned = observation.name, observation.input, observation.output
     if kind == "tool":
@@ -171,7 +167,7 @@ def _span(observation: _Observation, trace_id: str, root_id: str | None) -> Span
         failed=observation.level == "ERROR",
         message=(observation.level == "ERROR" and observation.status_message) or "",
         resource={"service.name": observation.trace_name},
-        losses=losses,
+        losses=unread(observation, "observations[]"),
     )
 
 

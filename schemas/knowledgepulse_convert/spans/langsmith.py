@@ -15,9 +15,9 @@ from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import (
     InputModel,
     count_others,
-    count_unread,
     parse_json,
     read,
+    unread,
 )
 from knowledgepulse_convert.spans.dialects import Kind, attributes_of, runs_of_spans
 from knowledgepulse_convert.spans.genai import evaluation_event
@@ -53,8 +53,7 @@ def _spans(document: Any, root: _Run | None, path: str) -> Iterator[Span]:
 
 
 def _span(run: _Run, trace_id: str) -> Span:
-    losses = Losses()
-    count_unread(run, "", losses)
+    losses = unread(run)
     feedback = parse_json(run.feedback_stats)  # a row of the bulk export has texts
     feedback = feedback if isinstance(feedback, dict) else {}
     kind: Kind | None = "agent" if run.parent_run_id is None else _KINDS.get(run.run_type)

@@ -19,9 +19,9 @@ from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import (
     InputModel,
     count_others,
-    count_unread,
     read,
     text_or_none,
+    unread,
 )
 from knowledgepulse_convert.spans.dialects import Kind, attributes_of, runs_of_spans
 from knowledgepulse_convert.spans.span import Span
@@ -86,9 +86,6 @@ def _root(trace_id: str, trace: _Span | None, own: list[_Span]) -> Span:
     first = next(
         (span.span_data.name for span in own if span.span_data and span.span_data.type == "agent"), None
     )
-    losses = Losses()
-    if trace is not None:
-        count_unread(trace, "", losses)
     name = trace.workflow_name if trace is not None else None
     return Span(
         trace_id=trace_id,
@@ -99,13 +96,12 @@ def _root(trace_id: str, trace: _Span | None, own: list[_Span]) -> Span:
         start=min((nanoseconds(span.started_at) for span in own), default=0),
         end=max((nanoseconds(span.ended_at) for span in own), default=0),
         resource={"service.name": name},
-        losses=losses,
+        losses=unread(trace) if trace is not None else Losses(),
     )
 
 
 def _span(span: _Span) -> Span:
-    losses = Losses()
-    count_unread(span, "", losses)
+    losses = unread(span)
     data = span.span_data or _Data(type="")
     mcp_data = data.mcp_data or {}
     count_others(mcp_data, {"server"}, "span_data.mcp_data", losses)

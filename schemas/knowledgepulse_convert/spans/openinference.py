@@ -12,7 +12,7 @@ from typing import Any
 
 from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.losses import Losses
-from knowledgepulse_convert.common.reading import as_text, count_others, text_or_none
+from knowledgepulse_convert.common.reading import as_list, as_text, count_others, text_or_none
 from knowledgepulse_convert.messages import wrapped
 from knowledgepulse_convert.messages.any_vendor import messages_of
 from knowledgepulse_convert.messages.definitions import definitions_of
@@ -77,8 +77,7 @@ def _model_call(span: Span, used: set[str], error: hub.Error | None, losses: Los
     outputs = _messages(span, _OUTPUT, "assistant", used, losses)
     if any(map(_is_untold, inputs)):
         inputs = _responding(span, used, losses) or inputs
-    used.update(name for name in span.attributes if name == _TOOLS or name.startswith(f"{_TOOLS}."))
-    tools = definitions_of(unflatten(span.attributes, _TOOLS) or [], _TOOLS, losses)
+    tools = definitions_of(span.nested(_TOOLS, used) or [], _TOOLS, losses)
     used.add("llm.finish_reason")
     return ModelCall(
         (*tools, *(inputs or _value(span, "input", "user", used, losses))),
@@ -114,11 +113,9 @@ def _messages(
     span: Span, prefix: str, default: hub.Role, used: set[str], losses: Losses
 ) -> tuple[hub.Message, ...]:
     """Return the messages in numbered attributes; none if they have no content."""
-    values = unflatten(span.attributes, prefix)
-    used.update(name for name in span.attributes if name == prefix or name.startswith(f"{prefix}."))
     messages = tuple(
         _message(message, default, f"{prefix}[]", losses)
-        for message in values or ()
+        for message in span.nested(prefix, used) or ()
         if isinstance(message, dict)
     )
     return messages if any(message.parts for message in messages) else ()
@@ -167,7 +164,7 @@ def _contents(message: dict[str, Any], role: hub.Role, path: str, losses: Losses
 
 
 def _blocks(message: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part]:
-    for item in _list(message.get("contents")):
+    for item in as_list(message.get("contents")):
         match item:
             case {"message_content": {"text": str(text), **content}, **rest}:
                 count_others(rest | content, {"type"}, f"{path}.message.contents[]", losses)
@@ -177,7 +174,7 @@ def _blocks(message: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.
 
 
 def _tool_calls(message: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part]:
-    for item in _list(message.get("tool_calls")):
+    for item in as_list(message.get("tool_calls")):
         match item:
             case {"tool_call": {"function": dict(function), **call}, **rest}:
                 count_others(rest | call, {"id", "type"}, f"{path}.message.tool_calls[]", losses)
@@ -203,19 +200,14 @@ def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losse
 def _retrieval(span: Span, used: set[str], error: hub.Error | None) -> ToolRun:
     """Convert a retrieval to a tool execution: the query is the argument, the documents are the response."""
     used |= _VALUES
-    documents = unflatten(span.attributes, "retrieval.documents")
-    used.update(name for name in span.attributes if name.startswith("retrieval.documents"))
+    documents = span.nested("retrieval.documents", used)
     response = span.attributes.get("output.value") if documents is None else documents
     call = hub.ToolCall(span.name, span.attributes.get("input.value"))
     return ToolRun(call, None if response is None else as_text(response), failed=error is not None)
 
 
 def _scores(span: Span) -> Iterator[tuple[Any, Any]]:
-    for entry in (entry for prefix in _SCORES for entry in _list(unflatten(span.attributes, prefix))):
+    for entry in (entry for prefix in _SCORES for entry in as_list(unflatten(span.attributes, prefix))):
         match entry:
             case {"annotation": dict(score)} | {"evaluation": dict(score)}:
                 yield score.get("name"), score.get("score")
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

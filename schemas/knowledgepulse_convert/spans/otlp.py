@@ -17,6 +17,7 @@ from knowledgepulse_convert.common.reading import (
     count_others,
     count_unread,
     read,
+    unread,
 )
 from knowledgepulse_convert.spans.span import Event, Span
 
@@ -188,16 +189,9 @@ def spans_of(document: Any, path: str) -> Iterator[Span]:
                     failed=status.code in FAILED,
                     message=status.message or "",
                     scope=as_text(named.get("name")) if isinstance(named, dict) else "",
-                    losses=unread_of(span),
+                    losses=unread(span, "spans[]"),
                     shared=shared,
                 )
-
-
-def unread_of(span: InputModel) -> Losses:
-    """Return the dropped values of a span."""
-    losses = Losses()
-    count_unread(span, "spans[]", losses)
-    return losses
 
 
 def unread_around(reading: InputModel, resource: dict[str, Any] | None = None) -> Losses:

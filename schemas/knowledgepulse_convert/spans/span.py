@@ -63,6 +63,11 @@ class Span:
         values = (self.attributes.get(name, self.resource.get(name)) for name in names)
         return tuple(value for value in values if isinstance(value, str) and value)
 
+    def nested(self, prefix: str, used: set[str]) -> Any:
+        """Return the lists and objects of attributes such as ``prefix.0.role``; None if there are none."""
+        used.update(name for name in self.attributes if name == prefix or name.startswith(f"{prefix}."))
+        return unflatten(self.attributes, prefix)
+
     def error(self, kind: Any = None) -> hub.Error | None:
         """Return the error of a failed span: the message of its status, else of its exception, else its kind.
 
