@@ -178,49 +178,48 @@ def test_a_request_at_which_a_broker_closes_the_connection_is_told(waits):
     assert texts(waits, TRANSACTION) == []
 
 
-async def test_a_connection_that_is_closed_at_a_request_is_noted(waits):
-    client = AIOKafkaClient()
+class Connection:
+    """A connection whose broker gives one answer to all requests, or closes it if the answer is an error."""
 
-    class Connection:
-        host, port = "broker-1", 9092
+    host, port = "broker-1", 9092
 
-        async def send(self, _request, expect_response=True):
-            raise KafkaConnectionError("closed")
+    def __init__(self, answer):
+        self._answer = answer
+
+    async def send(self, _request, expect_response=True):
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+def client_of(waits, *connections):
+    """Return a client that notes its waits, and gets these connections, of which None could not be opened."""
+    client, opened = AIOKafkaClient(), iter(connections)
 
     async def connect(_node, **_):
-        return Connection()
+        return next(opened)
 
     client._get_conn = connect
     noting(client, waits)
-    connection = await client._get_conn(1)
+    return client
+
+
+async def test_a_connection_that_is_closed_at_a_request_is_noted(waits):
+    connection = await client_of(waits, Connection(KafkaConnectionError("closed")))._get_conn(1)
+
     with pytest.raises(KafkaConnectionError):
         await connection.send(HeartbeatRequest("group", 1, "member"))
 
     assert texts(waits, MEMBERSHIP) == [f"Heartbeat to {BROKER}: closes the connection"]
 
 
-async def test_a_client_notes_its_requests_and_its_connections(waits, monkeypatch):
-    client = AIOKafkaClient()
+async def test_a_client_notes_its_requests_and_its_connections(waits):
+    client = client_of(waits, Connection(EndTxnResponse_v0(0, 25)), None)
     client.cluster.update_metadata(
         SimpleNamespace(API_VERSION=1, brokers=[(1, "broker-1", 9092, None)], controller_id=1, topics=[])
     )
 
-    class Connection:
-        host, port = "broker-1", 9092
-
-        async def send(self, _request, expect_response=True):
-            return EndTxnResponse_v0(0, 25)
-
-    connections = [Connection(), None]
-
-    async def connect(_node, **_):
-        return connections.pop(0)
-
-    monkeypatch.setattr(client, "_get_conn", connect)
-    noting(client, waits)
-
-    connection = await client._get_conn(1)
-    await connection.send(HeartbeatRequest("group", 1, "member"))
+    await (await client._get_conn(1)).send(HeartbeatRequest("group", 1, "member"))
     assert texts(waits, MEMBERSHIP) == [f"Heartbeat to {BROKER}: UNKNOWN_MEMBER_ID (25)"]
 
     assert await client._get_conn(1) is None
@@ -228,22 +227,10 @@ async def test_a_client_notes_its_requests_and_its_connections(waits, monkeypatc
 
 
 async def test_why_positions_are_refused_is_noted_by_a_producer_that_does_not_know_their_topic(waits):
-    client = AIOKafkaClient()
+    client = client_of(waits, Connection(TxnOffsetCommitResponse_v0(0, [("raw", [(0, 12)])])))
     client._topics = {"contribute"}
 
-    class Connection:
-        host, port = "broker-1", 9092
-
-        async def send(self, _request, expect_response=True):
-            return TxnOffsetCommitResponse_v0(0, [("raw", [(0, 12)])])
-
-    async def connect(_node, **_):
-        return Connection()
-
-    client._get_conn = connect
-    noting(client, waits)
-    connection = await client._get_conn(1)
-    await connection.send(TxnOffsetCommitRequest_v0("id", "group", 1, 1, []))
+    await (await client._get_conn(1)).send(TxnOffsetCommitRequest_v0("id", "group", 1, 1, []))
 
     assert texts(waits, TRANSACTION) == ["TxnOffsetCommit to raw/0: OFFSET_METADATA_TOO_LARGE (12)"]
 

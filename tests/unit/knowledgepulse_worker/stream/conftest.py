@@ -185,6 +185,11 @@ class World:
         """Wait for positions, and for the markers without which nobody sees the outputs."""
         await self.until(lambda: self.positions == positions and self.cluster.transactions.have_ended)
 
+    async def take_over(self, position):
+        """Get partition 0, and read it up to this position."""
+        await self.member.rebalance([0])
+        await self.committed({0: position})
+
     async def finished(self, *keys):
         await self.until(lambda: sorted(self.outputs()) == sorted(keys))
 

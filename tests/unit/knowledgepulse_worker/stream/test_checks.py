@@ -1,5 +1,7 @@
 """The checks end a worker when the partition count changes or the stream stalls."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from knowledgepulse_kafka.errors import TopicError
@@ -27,6 +29,11 @@ async def test_a_changed_partition_count_ends_the_worker(start, monkeypatch):
     await world.app.checks._require_partitions(0)  # the client's metadata lack it, and no broker says so
 
 
+async def check_often(world, times):
+    for _ in range(times):
+        await world.check()
+
+
 async def test_a_stalled_stream_ends_the_worker(start):
     world = await start(stall=5)
     world.hold()
@@ -34,64 +41,35 @@ async def test_a_stalled_stream_ends_the_worker(start):
     await world.member.rebalance([0])
     await world.until(lambda: world.metric("kp_in_flight_records") == 1)
 
-    async def check_often():
-        for _ in range(8):
-            await world.check()
-
     with pytest.raises(StalledError, match="partition 0"):
-        await check_often()
+        await check_often(world, 8)
 
 
+@pytest.mark.parametrize(
+    ("owned", "error"),
+    [
+        pytest.param([0], "partition 0: its leader answers, but not on this connection", id="leader"),
+        pytest.param([], "group group: its coordinator has not answered for 25 s", id="coordinator"),
+    ],
+)
 @pytest.mark.parametrize("is_down", [True, False])
-async def test_a_silent_leader_ends_an_idle_worker_only_if_it_answers_on_a_new_connection(
-    start, monkeypatch, is_down
+async def test_a_silent_broker_ends_an_idle_worker_only_if_brokers_answer_on_a_new_connection(
+    start, monkeypatch, is_down, owned, error
 ):
-    """Else a frozen broker made every idle worker restart each minute, and nothing changed."""
+    """A frozen broker made every idle worker restart each minute; one without partitions waited for ever."""
     world = await start(stall=5)
-    await world.member.rebalance([0])
+    await world.member.rebalance(owned)
     await world.until(lambda: not world.app.readiness.reasons)
-    monkeypatch.setattr(world.member, "last_poll_timestamp", lambda _: 1)
 
     async def down(_topic, _partition):
         raise TopicError("no answer")
 
+    if owned:
+        monkeypatch.setattr(world.member, "last_poll_timestamp", lambda _: 1)
     if is_down:
         monkeypatch.setattr(world.reader, "bounds", down)
-
-    async def check_often():
-        for _ in range(20):
-            await world.check()
-
-    if is_down:
-        await check_often()
-    else:
-        with pytest.raises(StalledError, match="partition 0: its leader answers, but not on this connection"):
-            await check_often()
-
-
-@pytest.mark.parametrize("is_down", [True, False])
-async def test_a_silent_coordinator_ends_a_worker_in_reserve_only_if_brokers_answer_on_a_new_connection(
-    start, monkeypatch, is_down
-):
-    """A worker without partitions waited for ever, ready and alive."""
-    world = await start(stall=5)
-    await world.member.rebalance([])
-
-    async def down(_topic, _partition):
-        raise TopicError("no answer")
-
-    if is_down:
-        monkeypatch.setattr(world.reader, "bounds", down)
-
-    async def check_often():
-        for _ in range(60):
-            await world.check()
-
-    if is_down:
-        await check_often()
-    else:
-        with pytest.raises(StalledError, match="group group: its coordinator has not answered for 25 s"):
-            await check_often()
+    with nullcontext() if is_down else pytest.raises(StalledError, match=error):
+        await check_often(world, 60)
 
 
 # --- the watchdog

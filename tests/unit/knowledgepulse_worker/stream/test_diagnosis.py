@@ -89,6 +89,8 @@ def diagnosis(clock):
         ({"dead_letters": 10, "outcomes": 200}, "Healthy"),
         ({"suspect_partitions": (2,)}, "Poison: a suspect record in partition 2 is processed alone"),
         ({"pending": ("partitions are not assigned yet",)}, "Starting: partitions are not assigned yet"),
+        ({"policy_refused": "threshold: got 7"}, "Policy edit refused: threshold: got 7"),
+        ({"policy_refused": "threshold: got 7", "recovering": 1}, "Recovering: 1 of 4 partitions"),
     ],
 )
 def test_each_state_says_why(diagnosis, seen, text):
@@ -352,15 +354,6 @@ def test_the_runbook_has_each_section():
     (runbook,) = ROOT.glob("d*/**/runbook.md")
     sections = {state.runbook for state in State} - {None}
     assert sections <= set(re.findall(r"^## (\w+)$", runbook.read_text(), re.MULTILINE))
-
-
-def test_a_refused_edit_of_the_policy_is_no_health_but_what_stops_a_worker_comes_first():
-    diagnosis = Diagnosis()
-    refused = "policy.threshold: got 7; policy 24f1 stays in force"
-
-    assert str(diagnosis.observe(Observation(policy_refused=refused))) == f"Policy edit refused: {refused}"
-    assert diagnosis.observe(Observation(policy_refused=refused, recovering=1)).state is State.RECOVERING
-    assert diagnosis.observe(Observation()).state is State.HEALTHY
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,7 @@ async def test_a_worker_that_waits_for_a_position_says_so(start):
 async def test_an_incomplete_recovery_ends_the_program_before_its_partition_is_consumed(start):
     first = await start()
     first.publish(0, 1, 2)
-    await first.member.rebalance([0])
-    await first.committed({0: 2})
+    await first.take_over(2)
     await first.stop()
 
     second = await start(first.cluster)
@@ -63,16 +62,14 @@ async def test_a_record_of_a_stranger_in_the_changelog_is_skipped_and_counted(st
     """It ended every worker that got the partition."""
     first = await start()
     first.publish(0, 1, 2)
-    await first.member.rebalance([0])
-    await first.committed({0: 2})
+    await first.take_over(2)
     await first.stop()
 
     for key in (b"x", b"0", b"position"):
         first.append(first.changelog, 0, key, b"y")
     second = await start(first.cluster)
     second.publish(0, 3)
-    await second.member.rebalance([0])
-    await second.committed({0: 3})
+    await second.take_over(3)
 
     assert second.outputs() == [1, 2, 3]
     (line,) = [message for message in caplog.messages if "foreign" in message]
@@ -233,8 +230,7 @@ async def test_once_its_partitions_are_lost_a_worker_commits_nothing_until_it_ha
     assert len([message for message in caplog.messages if "aborted" in message]) == 1
 
     world.lose(False)
-    await world.member.rebalance([0])
-    await world.committed({0: 1})
+    await world.take_over(1)
 
 
 async def test_a_changelog_that_lost_its_end_is_read_again_from_its_beginning(start):
@@ -306,8 +302,7 @@ async def test_a_client_that_went_back_though_the_log_is_whole_reads_on_where_it
     """As when the log ends before its position under one leader, and the next has all of it."""
     world = await start()
     world.publish(0, *range(5))
-    await world.member.rebalance([0])
-    await world.committed({0: 5})
+    await world.take_over(5)
 
     world.member.seek(*world.member.assignment(), 0)
     await world.settle()
@@ -323,8 +318,7 @@ async def test_a_recreated_topic_is_read_however_long_its_beginning_takes_to_fin
     monkeypatch.setattr(log_changes, "_LOOK_UP_LIMIT", 0.01)
     world = await start()
     world.publish(0, *range(5))
-    await world.member.rebalance([0])
-    await world.committed({0: 5})
+    await world.take_over(5)
     seek = world.member.seek_to_beginning
 
     async def slowly(*partitions):
@@ -395,22 +389,19 @@ async def test_a_commit_for_the_topic_before_that_arrives_late_skips_nothing(sta
     """A commit names its topic by name only: one that was under way becomes a position in the new topic."""
     first = await start()
     first.publish(0, *range(5))
-    await first.member.rebalance([0])
-    await first.committed({0: 5})
+    await first.take_over(5)
     late = first.cluster.group.committed["raw-traces", 0].metadata
     await first.stop()
     first.create_again("raw-traces")
     second = await start(first.cluster)
     second.publish(0, 100, 101)
-    await second.member.rebalance([0])
-    await second.committed({0: 2})
+    await second.take_over(2)
     await second.stop()
 
     second.move_to(0, 5, late)
     third = await start(second.cluster)
     third.publish(0, *range(102, 110))
-    await third.member.rebalance([0])
-    await third.committed({0: 10})
+    await third.take_over(10)
 
     assert set(third.outputs()) == {*range(5), *range(100, 110)}
 
@@ -424,8 +415,7 @@ async def after_five(start):
     """Return the brokers that a worker leaves which has committed five records."""
     world = await start()
     world.publish(0, *range(5))
-    await world.member.rebalance([0])
-    await world.committed({0: 5})
+    await world.take_over(5)
     await world.stop()
     return world.cluster
 
@@ -435,8 +425,7 @@ async def test_offsets_deleted_while_no_worker_ran_are_counted_and_logged(start,
     world.move_to(0, 2)
     world.publish(0, *range(10))
     world.log(0).delete_before(5)
-    await world.member.rebalance([0])
-    await world.committed({0: 10})
+    await world.take_over(10)
 
     assert await skipped(world) == 3
     assert await skipped(world) == 3, "once"
@@ -448,8 +437,7 @@ async def test_deleted_records_that_had_outputs_before_the_group_was_set_back_do
     second.publish(0, *range(5, 10))
     second.move_to(0, 2)
     second.log(0).delete_before(7)
-    await second.member.rebalance([0])
-    await second.committed({0: 10})
+    await second.take_over(10)
 
     assert await skipped(second) == 2
 
@@ -474,8 +462,7 @@ async def test_gaps_of_transactions_and_compaction_do_not_count_as_skipped(start
     """Even if older records have been deleted after they were read."""
     world = await start()
     world.publish(0, 1)
-    await world.member.rebalance([0])
-    await world.committed({0: 1})
+    await world.take_over(1)
     world.log(0).skip(4)
     world.append("raw-traces", 0, b"5", b"")
     await world.committed({0: 6})
@@ -493,8 +480,7 @@ async def test_a_position_that_no_worker_committed_passes_over_records_and_none_
     world.log(0).delete_before(first)
     if position is not None:
         world.move_to(0, position)
-    await world.member.rebalance([0])
-    await world.committed({0: 10})
+    await world.take_over(10)
 
     assert await skipped(world) == count
 
@@ -506,8 +492,7 @@ async def test_offsets_that_a_position_of_no_worker_passes_over_are_counted_and_
     second.move_to(0, 8)
     await second.member.rebalance([0])
     await second.settle()
-    await second.member.rebalance([0])
-    await second.committed({0: 10})
+    await second.take_over(10)
 
     assert await skipped(second) == 3
     assert await skipped(second) == 3, "once"
@@ -520,8 +505,7 @@ async def test_a_position_that_workers_committed_before_their_last_is_not_obeyed
     second = await start(await after_five(start))
     second.publish(0, 5, 6)
     second.move_to(0, 2, metadata_of(Position(2, b"first")))
-    await second.member.rebalance([0])
-    await second.committed({0: 7})
+    await second.take_over(7)
 
     assert second.outputs() == [*range(7)]
     assert "has lost the last positions in raw-traces that workers committed, after 2" in caplog.text
@@ -532,8 +516,7 @@ async def test_a_position_beyond_the_end_is_not_obeyed(start, caplog):
     second = await start(await after_five(start))
     second.publish(0, 5, 6)
     second.move_to(0, 30)
-    await second.member.rebalance([0])
-    await second.committed({0: 7})
+    await second.take_over(7)
 
     assert await skipped(second) == 0
     assert second.outputs() == [*range(7)]
@@ -545,8 +528,7 @@ async def test_a_workers_position_ahead_of_a_changelog_that_lost_records_passes_
     second = await start(await after_five(start))
     second.create_again(second.changelog)
     second.publish(0, 5)
-    await second.member.rebalance([0])
-    await second.committed({0: 6})
+    await second.take_over(6)
 
     assert await skipped(second) == 0
     assert "partition 0: the changelog lacks the entries before offset 5" in caplog.text
@@ -557,8 +539,7 @@ async def test_a_changelog_that_is_created_again_while_a_worker_runs_is_told_onc
     """Nothing told it: the next owner of the partition compared with nothing."""
     world = await start()
     world.publish(0, *range(5))
-    await world.member.rebalance([0])
-    await world.committed({0: 5})
+    await world.take_over(5)
     world.log(0, world.changelog).truncate(0)
     for offset in (5, 6):
         world.publish(0, offset)
@@ -574,8 +555,7 @@ async def test_the_beginning_offsets_are_looked_up_again_after_a_broker_failure(
     world.publish(0, *range(10))
     world.log(0).delete_before(5)
     world.member.look_up_error = KafkaError("the broker is down")
-    await world.member.rebalance([0])
-    await world.committed({0: 10})
+    await world.take_over(10)
 
     assert await skipped(world) + await skipped(world) >= 3
     assert await skipped(world) == 3
@@ -585,8 +565,7 @@ async def test_lag_includes_open_transactions_which_have_a_gauge_of_their_own(st
     world = await start()
     world.publish(0, *range(10))
     world.log(0).open_from = 4
-    await world.member.rebalance([0])
-    await world.committed({0: 4})
+    await world.take_over(4)
     await world.check()
 
     assert world.metric("kp_consumer_lag_records", partition="0") == 6

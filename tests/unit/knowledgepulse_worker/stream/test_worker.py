@@ -22,7 +22,7 @@ from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker import shutdown
 from knowledgepulse_worker.stream import worker as run
 
-run.STOP_LIMIT, run.END_LIMIT = 0.1, 0.5
+run.STOP_LIMIT, run.END_LIMIT = 0.0, 1.0
 
 async def stubborn():
     while True:
@@ -48,9 +48,7 @@ shutdown.run_in_time(main())
 
 def test_after_a_failure_the_process_ends_whatever_hangs():
     """A client's task that cannot be cancelled once kept a process for half a minute."""
-    done = subprocess.run(
-        [sys.executable, "-c", HANGS], check=False, capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", HANGS], check=False, capture_output=True, text=True)
 
     assert "cancelled" in done.stdout
     assert done.returncode == 1
