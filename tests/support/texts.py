@@ -47,6 +47,7 @@ def check(transcript: Transcript, folder: Path) -> None:
     said = _USAGE.sub("", result.output) + (f"[{result.exit_code}]\n" if result.exit_code else "")
     assert re.fullmatch(re.escape(transcript.said).replace("…", ".*"), said, re.DOTALL), said
     assert not (result.exit_code and result.stdout)
+    assert isinstance(result.exception, SystemExit | None), result.exception
     assert contents(folder) == before
 
 

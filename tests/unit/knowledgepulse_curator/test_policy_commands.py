@@ -162,8 +162,6 @@ def test_a_prior_needs_no_labels(kp_worker, scored, tmp_path):
     assert "code: learned value of code-prior-1" in output(kp_worker("policy", "check", proposed))
     text = output(kp_worker("policy", "rescore", code, "--policy", proposed))
     assert "154 traces" in text
-    refused = kp_worker("policy", "prior", "legal-prior-1", code)
-    assert "there is no prior legal-prior-1; known: code-prior-1" in refused.output
 
 
 def test_evaluate_leaves_out_the_labels_that_the_policy_was_fitted_to(kp_worker, scored, mixed, tmp_path):

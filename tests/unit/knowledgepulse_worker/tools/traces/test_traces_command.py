@@ -25,14 +25,6 @@ def test_traces_are_listed_by_domain_and_score(kp_worker, scored):
     assert len(everything.splitlines()) == 155
 
 
-def test_what_there_is_is_said_where_no_trace_matches(kp_worker, scored):
-    result = kp_worker("traces", "list", scored, "--domain", "cod")
-
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "none of 154 traces matches: their scores are 0." in result.stderr
-    assert "their domains code, customer_service" in result.stderr
-
-
 def test_the_first_traces_are_waited_for_and_brokers_that_cannot_be_reached_are_not(kp_worker, monkeypatch):
     """As after the first `publish`: a loop around the command never ended with a wrong address."""
     topics = [InputError("contain no scored traces"), [], NoBrokerError("refused")]
