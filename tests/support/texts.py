@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 
 from knowledgepulse_worker.cli.entry import main
 
-_FOLDER = Path(__file__).parents[1] / "data" / "texts"
+TEXTS = Path(__file__).parents[1] / "data" / "texts"
 _USAGE = re.compile(r"^Usage: .*\n(?: +.*\n)*Try .*\n\n", re.MULTILINE)
 
 
@@ -34,7 +34,7 @@ class Transcript:
 
 def transcripts(name: str) -> list[pytest.param]:
     """Return the transcripts of a file, as parameters of a test."""
-    texts = re.findall(r"^\$ (.*)\n((?:[^\n]+\n)*)", (_FOLDER / name).read_text(), re.MULTILINE)
+    texts = re.findall(r"^\$ (.*)\n((?:[^\n]+\n)*)", (TEXTS / name).read_text(), re.MULTILINE)
     return [pytest.param(Transcript(*text), id=text[0]) for text in texts]
 
 
@@ -45,7 +45,7 @@ def check(transcript: Transcript, folder: Path) -> None:
     result = run(transcript.command)
 
     said = _USAGE.sub("", result.output) + (f"[{result.exit_code}]\n" if result.exit_code else "")
-    assert re.fullmatch(re.escape(transcript.said).replace("…", ".*"), said, re.DOTALL), said
+    assert matches(transcript.said, said), said
     assert not (result.exit_code and result.stdout)
     assert isinstance(result.exception, SystemExit | None), result.exception
     assert contents(folder) == before
@@ -57,6 +57,11 @@ def run(command: str) -> Result:
     at = words.index("kp-worker")
     variables = dict(word.split("=", 1) for word in words[:at])
     return CliRunner().invoke(main, words[at + 1 :], env=variables)
+
+
+def matches(text: str, said: str) -> bool:
+    """Return whether what was said is the text, in which `…` stands for anything."""
+    return re.fullmatch(re.escape(text).replace("…", ".*"), said, re.DOTALL) is not None
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
