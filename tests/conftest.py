@@ -42,7 +42,7 @@ hypothesis.settings.load_profile("same")
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Start three processes for each core, as tests of whole workers wait for half of their time.
 
-    With `--numprocesses logical`, start one more than there are cores: the fast tests wait for a third of
+    With `--numprocesses logical`, start one more than there are cores: the fast tests wait for a part of
     their time, and each process has to collect all tests.
     """
     cores = usable_cores()

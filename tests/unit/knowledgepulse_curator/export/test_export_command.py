@@ -609,18 +609,14 @@ def test_a_plan_lets_nothing_leave_that_must_not(cut_off, tmp_path, real_traces)
     assert (status, f"{scored}/8: has changed since the export was planned" in said) == (1, True), said
 
 
-@pytest.mark.parametrize("path", ["../outside", "/etc/passwd", "data/train/../../../outside", "data/\0"])
-def test_a_manifest_names_no_file_outside_of_the_dataset(dataset, scored, path):
+def test_a_manifest_names_no_file_outside_of_the_dataset(dataset, scored):
     manifest = json.loads((dataset / "manifest.json").read_text())
-    (dataset / "manifest.json").write_text(
-        json.dumps(manifest | {"files": {path: {"sha256": "0" * 64, "size": 1}}})
-    )
-    status, said = export(dataset, scored, *OPTIONS, "--check")
-    assert (status, "its manifest names a file outside of the dataset" in said, said.count("\n")) == (
-        1,
-        True,
-        1,
-    ), said
+    for path in ("../outside", "/etc/passwd", "data/train/../../../outside", "data/\0"):
+        files = {path: {"sha256": "0" * 64, "size": 1}}
+        (dataset / "manifest.json").write_text(json.dumps(manifest | {"files": files}))
+        status, said = export(dataset, scored, *OPTIONS, "--check")
+        assert (status, said.count("\n")) == (1, 1), said
+        assert "its manifest names a file outside of the dataset" in said
 
 
 @pytest.mark.parametrize("name", ["data", ".staging", ".lock", "manifest.json"])
