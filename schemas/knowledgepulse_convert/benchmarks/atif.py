@@ -19,7 +19,7 @@ from knowledgepulse_convert.common.input_format import InputFormat, are_all
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import InputModel, items_of, parse_time, read_record
 from knowledgepulse_convert.common.verdicts import Verdicts
-from knowledgepulse_convert.messages.blocks import Block, parts_of
+from knowledgepulse_convert.messages.blocks import Block, contents_of, text_of
 from knowledgepulse_convert.messages.definitions import definitions_of
 
 _CONTENT = "steps[].message[]"
@@ -143,7 +143,7 @@ def _run(trajectory: _Subagent, losses: Losses) -> hub.Run:
 
 
 def _messages(step: _Step, losses: Losses) -> Iterator[hub.Message]:
-    content = (part for _, part in parts_of(step.message, _CONTENT, losses))
+    content = contents_of(step.message, _CONTENT, losses)
     calls = [
         hub.ToolCall(call.function_name, call.arguments, call.tool_call_id or call.id)
         for call in step.tool_calls or ()
@@ -155,7 +155,7 @@ def _messages(step: _Step, losses: Losses) -> Iterator[hub.Message]:
     if calls and not any(ids):  # Terminus has a screen after several calls
         ids = [call.id for call in (calls if len(calls) == len(ids) else calls[-1:] * len(ids))]
     for result, call_id in zip(results, ids, strict=True):
-        text = hub.join_texts(part for _, part in parts_of(result.content, _CONTENT, losses))
+        text = text_of(result.content, _CONTENT, losses)
         yield hub.message("tool", hub.ToolCallResponse(text, call_id))
 
 

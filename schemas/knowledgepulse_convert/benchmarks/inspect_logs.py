@@ -99,7 +99,7 @@ def _run(log: _Log, value: dict[str, Any], path: str) -> hub.Run:
             losses.add("samples[].input", text)
     match value.get("output"):
         case {"choices": [{"stop_reason": reason}, *_]}:
-            messages += [hub.message("assistant", error) for error in hub.cut_off(reason)]
+            messages += hub.end_of(reason)
     if sample.error is not None:
         messages.append(hub.message("assistant", hub.Error(sample.error.message)))
     losses.add("samples[].limit", sample.limit)

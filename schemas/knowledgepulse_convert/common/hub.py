@@ -220,6 +220,11 @@ def cut_off(finish_reason: Any) -> Iterator[Error]:
         yield Error(interruption=True)
 
 
+def end_of(finish_reason: Any) -> list[Message]:
+    """Return the message with the interruption that a finish reason tells; none for any other."""
+    return [message("assistant", error) for error in cut_off(finish_reason)]
+
+
 def join_texts(parts: Iterable[Part]) -> str:
     """Return the visible text of message parts, one part a line."""
     return "\n".join(part.content for part in parts if isinstance(part, Text))

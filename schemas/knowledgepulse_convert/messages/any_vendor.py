@@ -20,9 +20,11 @@ from knowledgepulse_convert.messages import (
     vercel,
     wrapped,
 )
-from knowledgepulse_convert.messages.blocks import parts_of
+from knowledgepulse_convert.messages.blocks import contents_of
 from knowledgepulse_convert.messages.definitions import definitions_of
 
+_Object = dict[str, Any]
+_Convert = Callable[[_Object, hub.Role, str, Losses], tuple[hub.Message, ...]]
 _WRAPPERS = ("messages", "contents", "replies", "input", "output", "message", "content")
 
 
@@ -91,13 +93,7 @@ def _completion(value: dict[str, Any], _role: hub.Role, path: str, losses: Losse
         whole = messages_of(raw, "assistant", f"{path}[].raw", losses)
         answer = max(answer, whole, key=lambda messages: len(hub.transcript_of(messages)))
     count_others(first, known, f"{path}[]", losses)
-    return (
-        *answer,
-        *(
-            hub.Message("assistant", (error,))
-            for error in hub.cut_off(first.get("finish_reason", first.get("finishReason")))
-        ),
-    )
+    return (*answer, *hub.end_of(first.get("finish_reason", first.get("finishReason"))))
 
 
 def _candidates(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
@@ -113,10 +109,15 @@ def _candidate(value: dict[str, Any], _role: hub.Role, path: str, losses: Losses
     return gemini.answer_of(value, path, losses)
 
 
-def _response(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
-    """Return the messages of a response of OpenAI's Responses API."""
-    count_others(value, {"output"}, path, losses)
-    return messages_of(value["output"], role, f"{path}.output", losses)
+def _in_member(name: str) -> _Convert:
+    """Return what converts a response whose messages, or the only one, are in a member."""
+
+    def convert(value: _Object, role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+        count_others(value, {name}, path, losses)
+        inner = value[name]
+        return messages_of(inner if isinstance(inner, list) else [inner], role, f"{path}.{name}", losses)
+
+    return convert
 
 
 def _answer(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
@@ -125,14 +126,6 @@ def _answer(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) ->
     text = messages_of(as_text(value["text"]), role, f"{path}.text", losses)
     calls = [call for call in value.get("toolCalls") or () if isinstance(call, dict)]
     return (*text, *(vercel.messages_of(calls, f"{path}.toolCalls", losses) if calls else ()))
-
-
-def _chat_response(
-    value: dict[str, Any], role: hub.Role, path: str, losses: Losses
-) -> tuple[hub.Message, ...]:
-    """Return the message in a response of LlamaIndex."""
-    count_others(value, {"message"}, path, losses)
-    return messages_of([value["message"]], role, f"{path}.message", losses)
 
 
 def _task(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
@@ -195,7 +188,7 @@ def _untyped(message: dict[str, Any], path: str, losses: Losses) -> hub.Message:
     reason = meta.get("finish_reason") if isinstance(meta, dict) else None
     count_others(message, {"role", "content", "blocks", "type"}, path, losses)
     blocks = message.get("blocks", message.get("content"))
-    parts = (part for _, part in parts_of(blocks, f"{path}.content", losses))
+    parts = contents_of(blocks, f"{path}.content", losses)
     return hub.message(hub.role_of(as_text(message["role"]), path), *parts, *hub.cut_off(reason))
 
 
@@ -256,7 +249,6 @@ def _is_choice(value: dict[str, Any]) -> bool:
     return isinstance(value.get("message"), dict) and not reasons.isdisjoint(value)
 
 
-_Object = dict[str, Any]
 _LISTS: tuple[
     tuple[Callable[[Any], bool], Callable[[Any, hub.Role, str, Losses], Iterable[hub.Message]]], ...
 ] = (
@@ -283,14 +275,15 @@ _LISTS: tuple[
     ),
 )
 """The vendors' lists of messages."""
-_RESPONSES: tuple[
-    tuple[Callable[[_Object], bool], Callable[[_Object, hub.Role, str, Losses], tuple[hub.Message, ...]]], ...
-] = (
+_RESPONSES: tuple[tuple[Callable[[_Object], bool], _Convert], ...] = (
     (_has_list("generations"), _generations),
     (_has_list("choices"), _completion),
-    (lambda value: value.get("object") == "response" and isinstance(value.get("output"), list), _response),
+    (
+        lambda value: value.get("object") == "response" and isinstance(value.get("output"), list),
+        _in_member("output"),
+    ),
     (lambda value: {"description", "raw"} <= value.keys(), _task),
-    (lambda value: _has_own_blocks(value.get("message")), _chat_response),
+    (lambda value: _has_own_blocks(value.get("message")), _in_member("message")),
     (lambda value: "text" in value and not {"toolCalls", "files"}.isdisjoint(value), _answer),
     (_is_choice, _completion),
     (_has_list("candidates"), _candidates),

@@ -83,6 +83,16 @@ def parts_of(block: Any, path: str, losses: Losses, kind: str = "") -> Parts:
         yield from _parts(block, path, losses, kind)
 
 
+def contents_of(block: Any, path: str, losses: Losses, kind: str = "") -> list[hub.Part]:
+    """Return what :func:`parts_of` reads, without the roles that blocks tell."""
+    return [part for _, part in parts_of(block, path, losses, kind)]
+
+
+def text_of(block: Any, path: str, losses: Losses) -> str:
+    """Return the visible text of what :func:`parts_of` reads, one part a line."""
+    return hub.join_texts(contents_of(block, path, losses))
+
+
 def responded(text: str, retry: bool, block: dict[str, Any]) -> hub.ToolCallResponse:
     """Return the response in a block with one of the usual names for its call."""
     call_id, name = _first(block, _RESPONSE_IDS), _first(block, _NAMES)
@@ -185,8 +195,8 @@ def _response(block: dict[str, Any], path: str, losses: Losses) -> Parts:
         problem = problem.get("message")
     if isinstance(problem, str) and problem not in as_text(result):
         result = "\n".join(filter(None, [as_text(result), problem]))
-    texts = [part.content for _, part in parts_of(result, path, losses) if isinstance(part, hub.Text)]
-    yield "tool", responded("\n".join(texts), block.get("part_kind") == "retry-prompt", block)
+    text = text_of(result, path, losses)
+    yield "tool", responded(text, block.get("part_kind") == "retry-prompt", block)
 
 
 def _read(block: dict[str, Any], names: tuple[str, ...], path: str, losses: Losses) -> str:

@@ -48,7 +48,7 @@ def answer_of(response: dict[str, Any], path: str, losses: Losses) -> tuple[hub.
     """Convert a candidate, or a response of the Agent Development Kit: ``{"content", "finish_reason"}``."""
     content, finish = response.get("content"), response.get("finish_reason", response.get("finishReason"))
     answer = (message_of(content, "assistant", f"{path}.content", losses),) if content else ()
-    return (*answer, *(hub.message("assistant", error) for error in hub.cut_off(finish)))
+    return (*answer, *hub.end_of(finish))
 
 
 def _part(part: Any, path: str, losses: Losses) -> hub.Part | None:

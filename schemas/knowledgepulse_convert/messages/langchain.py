@@ -25,7 +25,7 @@ from knowledgepulse_convert.common.reading import (
     read_record,
 )
 from knowledgepulse_convert.messages import openai
-from knowledgepulse_convert.messages.blocks import parts_of
+from knowledgepulse_convert.messages.blocks import contents_of
 
 _ROLES: dict[str, hub.Role] = {
     "system": "system",
@@ -141,7 +141,7 @@ def _message(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Messa
     losses.add(f"{unindexed}.additional_kwargs", _unrepeated(message.additional_kwargs))
     losses.add(f"{unindexed}.response_metadata", message.response_metadata)
     role = hub.ROLES.get((message.role or "").lower(), "assistant") if kind == "chat" else _ROLES[kind]
-    parts = [part for _, part in parts_of(message.content, f"{unindexed}.content[]", losses)]
+    parts = contents_of(message.content, f"{unindexed}.content[]", losses)
     content = [part for part in parts if not isinstance(part, hub.ToolCall)]
     if role == "tool":
         failed = message.status == "error"

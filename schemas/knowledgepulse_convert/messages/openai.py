@@ -32,7 +32,7 @@ from knowledgepulse_convert.common.reading import (
     read_record,
     without,
 )
-from knowledgepulse_convert.messages.blocks import Block, is_failed, parts_of
+from knowledgepulse_convert.messages.blocks import Block, contents_of, is_failed, text_of
 from knowledgepulse_convert.messages.definitions import definitions_of
 
 _UNFINISHED = {"failed", "incomplete", "cancelled"}
@@ -165,7 +165,7 @@ def _run_of_record(document: Any, path: str) -> hub.Run:
     if record.choices:
         choice, *others = record.choices
         messages.append(_message(choice.message, "choices[0].message", "choices[0].message", losses))
-        messages += [hub.message("assistant", error) for error in hub.cut_off(choice.finish_reason)]
+        messages += hub.end_of(choice.finish_reason)
         for other in others:
             losses.add("choices[] after the first", other.message.content or other.finish_reason)
     if record.output is not None:
@@ -187,7 +187,7 @@ def _instructions(record: _Record, losses: Losses) -> Iterator[hub.Message]:
 def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Message:
     """Convert an item with a role."""
     role = hub.role_of(item.role or "", path)
-    content = [part for _, part in parts_of(item.content, f"{lost_at}.content[]", losses)]
+    content = contents_of(item.content, f"{lost_at}.content[]", losses)
     if role == "tool":
         text, failed = hub.join_texts(content), is_failed({**item.__dict__, **(item.model_extra or {})})
         if isinstance(item.error, str) and item.error not in text:
@@ -212,8 +212,11 @@ def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Messag
 
 
 def _thoughts(blocks: Any, path: str, losses: Losses) -> list[hub.Reasoning | None]:
-    parts = (part for _, part in parts_of(blocks, path, losses))
-    return [hub.reasoning(part.content) for part in parts if isinstance(part, hub.Text | hub.Reasoning)]
+    return [
+        hub.reasoning(hub.text_of(part))
+        for part in contents_of(blocks, path, losses)
+        if isinstance(part, hub.Text | hub.Reasoning)
+    ]
 
 
 def _tool_call(called: _Called, call_id: str | None) -> hub.ToolCall:
@@ -288,7 +291,7 @@ def _output_text(output: Any, path: str, losses: Losses) -> str:
         for tool in (block for block in output if block["type"] in _TOOLS):
             losses.add(f"{path}[].{tool['type']}", tool)
         blocks = [block for block in output if block["type"] not in _TOOLS]
-        return hub.join_texts(part for _, part in parts_of(blocks, f"{path}[]", losses))
+        return text_of(blocks, f"{path}[]", losses)
     return as_text(output)
 
 

@@ -22,7 +22,7 @@ from knowledgepulse_convert.common.reading import (
     without,
 )
 from knowledgepulse_convert.messages import bedrock, openai, wrapped
-from knowledgepulse_convert.messages.blocks import Block, parts_of
+from knowledgepulse_convert.messages.blocks import Block, contents_of
 
 _RESPONSES = ("response", "result", "server_tool_call_response")
 """Names of the member that holds a response."""
@@ -99,7 +99,7 @@ def _parts(part: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part
                 name=text_or_none(rest.get("name")),
             )
         case _:
-            yield from (own for _, own in parts_of(part, path, losses))
+            yield from contents_of(part, path, losses)
 
 
 def flat_message(values: dict[str, Any], default: hub.Role, path: str, losses: Losses) -> hub.Message:

@@ -12,7 +12,7 @@ from typing import Any
 from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import as_text, count_others
-from knowledgepulse_convert.messages.blocks import parts_of, responded
+from knowledgepulse_convert.messages.blocks import contents_of, responded
 
 _ID = "toolCallId"
 _READ = {"type", _ID, "toolName", "input", "args", "output", "result", "isError"}
@@ -60,9 +60,7 @@ def _parts(parts: list[Any], path: str, losses: Losses) -> Iterator[hub.Part]:
             case {"type": "tool-result"}:
                 yield _result(part, part.get("output", part.get("result")), path, losses)
             case _:
-                yield from (
-                    own for _, own in parts_of(part, path, losses, "" if "type" in part else "tool-call")
-                )
+                yield from contents_of(part, path, losses, "" if "type" in part else "tool-call")
 
 
 def _result(

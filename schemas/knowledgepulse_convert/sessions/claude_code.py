@@ -245,8 +245,7 @@ class Session:
     ) -> None:
         """Add a part of an answer: each block has a line of its own."""
         if line.api_error:
-            text = "\n".join(part.content for part in parts if isinstance(part, hub.Text))
-            parts = (hub.Error(text),)
+            parts = (hub.Error(hub.join_texts(parts)),)
         elif message.model != _SYNTHETIC:
             transcript.named(message.model)
         is_notice = message.model == _SYNTHETIC and not line.api_error

@@ -16,7 +16,7 @@ from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import at
 from knowledgepulse_convert.common.reading import as_text, count_others, text_or_none
-from knowledgepulse_convert.messages.blocks import Parts, parts_of
+from knowledgepulse_convert.messages.blocks import Parts, text_of
 from knowledgepulse_convert.sessions.table import Line, Table, Texts
 
 _ARGUMENTS: dict[str, tuple[str, ...]] = {
@@ -63,7 +63,7 @@ def _completed_call(item: dict[str, Any], path: str, losses: Losses, _kind: str 
     if isinstance(result, dict):  # its structured content says the same
         count_others(result, {"content"}, f"{path}.result", losses)
         result = result.get("content")
-    found = hub.join_texts(part for _, part in parts_of(result, f"{path}.result.content[]", losses))
+    found = text_of(result, f"{path}.result.content[]", losses)
     text = "\n".join(filter(None, [as_text(item.get("aggregated_output")), as_text(error), found]))
     if call.name != "web_search" or failed:
         yield (

@@ -14,7 +14,7 @@ from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import at
 from knowledgepulse_convert.common.reading import count_others
-from knowledgepulse_convert.messages.blocks import Parts, parts_of
+from knowledgepulse_convert.messages.blocks import Parts, parts_of, text_of
 from knowledgepulse_convert.sessions.table import Line, Table, Texts
 
 _FAILED = {"errored", "canceled"}
@@ -33,15 +33,13 @@ def _parts(value: Any, path: str, losses: Losses, _kind: str = "") -> Parts:
                     f"{path}.toolCallStates[] of the call", [rest.pop(name, None) for name in _REPEATED]
                 )
                 count_others(rest, set(), f"{path}.toolCallStates[]", losses)
-                texts = [part.content for output in outputs for part in _texts(output, path, losses)]
-                yield "tool", hub.ToolCallResponse("\n".join(texts), call_id, failed=status in _FAILED)
+                blocks = [
+                    {"type": "text", **block} if isinstance(block, dict) else block for block in outputs
+                ]
+                text = text_of(blocks, f"{path}.output[]", losses)
+                yield "tool", hub.ToolCallResponse(text, call_id, failed=status in _FAILED)
             case _:
                 yield from parts_of(block, path, losses)
-
-
-def _texts(output: Any, path: str, losses: Losses) -> list[hub.Text]:
-    own = {"type": "text", **output} if isinstance(output, dict) else output
-    return [part for _, part in parts_of(own, f"{path}.output[]", losses) if isinstance(part, hub.Text)]
 
 
 _ROLE, _CONTENT = at("message", "role"), at("message", "content")

@@ -35,7 +35,7 @@ from knowledgepulse_convert.common.reading import (
 )
 from knowledgepulse_convert.common.verdicts import Verdicts
 from knowledgepulse_convert.common.words import words
-from knowledgepulse_convert.messages.blocks import parts_of
+from knowledgepulse_convert.messages.blocks import contents_of, text_of
 from knowledgepulse_convert.messages.definitions import definitions_of
 
 _KINDS = ("MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
@@ -185,7 +185,7 @@ def _message(event: _Event, path: str, losses: Losses) -> hub.Message:
         return _other_message(event, path, losses)
     count_unread(event, path, losses)
     if event.llm_message is not None:
-        content = _content(event.llm_message.content, f"{path}.llm_message.content", losses)
+        content = contents_of(event.llm_message.content, f"{path}.llm_message.content[]", losses)
         if event.llm_message.role != "assistant":
             return hub.message("system" if event.llm_message.role == "system" else "user", *content)
         return hub.message("assistant", hub.reasoning(event.llm_message.reasoning_content), *content)
@@ -193,8 +193,7 @@ def _message(event: _Event, path: str, losses: Losses) -> hub.Message:
         return _action(event, path, losses)
     failed = event.kind != "ObservationEvent"
     if event.observation is not None:
-        content = _content(event.observation.content, f"{path}.observation.content", losses)
-        text = hub.join_texts(content)
+        text = text_of(event.observation.content, f"{path}.observation.content[]", losses)
         extra = event.observation.model_extra or {}
         failed = (
             failed or event.observation.is_error is True or exit_code_of(extra) > 0
@@ -202,10 +201,6 @@ def _message(event: _Event, path: str, losses: Losses) -> hub.Message:
     else:
         text = event.error or event.rejection_reason or ""
     return hub.message("tool", hub.ToolCallResponse(text, event.tool_call_id, event.tool_name, failed=failed))
-
-
-def _content(content: Any, path: str, losses: Losses) -> list[hub.Part]:
-    return [part for _, part in parts_of(content, f"{path}[]", losses)]
 
 
 def _other_message(event: _Event, path: str, losses: Losses) -> hub.Message:
@@ -235,7 +230,7 @@ def _system(text: Any, rest: dict[str, Any], path: str, losses: Losses) -> hub.M
 
 
 def _action(event: _Event, path: str, losses: Losses) -> hub.Message:
-    thought = _content(event.thought, f"{path}.thought", losses)
+    thought = contents_of(event.thought, f"{path}.thought[]", losses)
     called = event.tool_call or _ToolCall()
     arguments = called.arguments if called.arguments is not None else event.action
     match parse_json(called.arguments):
