@@ -13,6 +13,7 @@ from typing import Any
 from knowledgepulse_convert.benchmarks import inspect_logs
 from knowledgepulse_convert.common.hub import Error, Message, Run, RunOutcome
 from knowledgepulse_convert.common.input_format import InputFormat, of_records
+from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.reading import InputModel, parse_time, read_record, without
 
 _NAMES = ("pipeline_name", "suite_name", "user_task_id", "attack_type", "injection_task_id")
@@ -86,8 +87,5 @@ FORMAT = InputFormat(
     "agentdojo",
     __doc__,
     "suite_name pipeline_name messages",
-    *of_records(
-        lambda value: isinstance(value, dict) and {"suite_name", "pipeline_name", "messages"} <= value.keys(),
-        _run,
-    ),
+    *of_records(any_of({"suite_name": ..., "pipeline_name": ..., "messages": ...}), _run),
 )

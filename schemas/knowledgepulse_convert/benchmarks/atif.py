@@ -17,6 +17,7 @@ from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, are_all
 from knowledgepulse_convert.common.losses import Losses
+from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.reading import InputModel, items_of, parse_time, read_record
 from knowledgepulse_convert.common.verdicts import Verdicts
 from knowledgepulse_convert.messages.blocks import Block, contents_of, text_of
@@ -159,9 +160,7 @@ def _messages(step: _Step, losses: Losses) -> Iterator[hub.Message]:
         yield hub.message("tool", hub.ToolCallResponse(text, call_id))
 
 
-def _recognises(value: Any) -> bool:
-    return isinstance(value, dict) and str(value.get("schema_version")).startswith("ATIF")
-
+_recognises = any_of({"schema_version": ("ATIF",)})
 
 FORMAT = InputFormat(
     "atif", __doc__, "schema_version agent steps", lambda document: are_all(_recognises, document), _runs

@@ -18,6 +18,7 @@ from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat
 from knowledgepulse_convert.common.losses import Losses
+from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.reading import (
     InputModel,
     count_others,
@@ -72,12 +73,6 @@ class _Log(InputModel):
     eval: _Eval
     stats: _Stats = Field(default_factory=_Stats)
     samples: list[dict[str, Any]] | None = None
-
-
-def _recognises(document: Any) -> bool:
-    if not isinstance(document, dict) or not {"version", "eval", "plan"} <= document.keys():
-        return False
-    return isinstance(document["eval"], dict)
 
 
 def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
@@ -197,4 +192,6 @@ def _resolved(value: Any, attachments: Any) -> Any:
     return value
 
 
-FORMAT = InputFormat("inspect", __doc__, "version eval plan", _recognises, _runs)
+FORMAT = InputFormat(
+    "inspect", __doc__, "version eval plan", any_of({"version": ..., "eval": dict, "plan": ...}), _runs
+)

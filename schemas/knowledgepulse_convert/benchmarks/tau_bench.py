@@ -15,6 +15,7 @@ from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, judged, of_records
 from knowledgepulse_convert.common.losses import Losses
+from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.reading import InputModel, parse_time, read_record
 from knowledgepulse_convert.messages import openai
 
@@ -93,20 +94,15 @@ def _messages(message: _Message, losses: Losses) -> Iterator[hub.Message]:
         yield hub.message(role, *parts)
 
 
-def _is_result(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("traj"), list)
-
-
-def _is_simulation(value: Any) -> bool:
-    return isinstance(value, dict) and {"id", "task_id", "termination_reason"} <= value.keys()
-
+_RESULT, _SIMULATION = {"traj": list}, {"id": ..., "task_id": ..., "termination_reason": ...}
+_is_result = any_of(_RESULT)
 
 FORMAT = InputFormat(
     "tau_bench",
     __doc__,
     "task_id reward traj",
     *of_records(
-        lambda value: _is_result(value) or _is_simulation(value),
+        any_of(_RESULT, _SIMULATION),
         lambda value, path: judged(_of_result if _is_result(value) else _of_simulation, value, path),
         within="simulations",
     ),

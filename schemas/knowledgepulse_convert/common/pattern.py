@@ -61,6 +61,12 @@ class Pattern:
         return True
 
 
+def any_of(*alternatives: Conditions) -> Callable[[Any], bool]:
+    """Return the check for an object that has all of one of these."""
+    patterns = list(map(Pattern, alternatives))
+    return lambda value: any(pattern.fits(value) for pattern in patterns)
+
+
 def _test(wanted: Any) -> Callable[[Any], bool]:
     """Return the test of a member, or of ``_MISSING``."""
     if wanted is ...:

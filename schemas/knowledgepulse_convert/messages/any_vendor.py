@@ -8,6 +8,7 @@ from typing import Any
 from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.input_format import InputFormat
 from knowledgepulse_convert.common.losses import Losses
+from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.python_repr import parse_repr
 from knowledgepulse_convert.common.reading import as_text, count_others, parse_json, without
 from knowledgepulse_convert.messages import (
@@ -165,16 +166,10 @@ def _of_list(values: list[Any], role: hub.Role, path: str, losses: Losses) -> tu
     return (hub.Message(role, (hub.Text(as_text(values)),)),)
 
 
-def _has_parts(message: dict[str, Any]) -> bool:
-    return "role" in message and isinstance(message.get("parts"), list)
-
-
-def _has_own_blocks(message: Any) -> bool:
-    """Check for a message of Haystack or LlamaIndex."""
-    match message:
-        case {"role": _, "meta": dict(), "content": list()} | {"role": _, "blocks": list()}:
-            return True
-    return False
+_has_parts = any_of({"role": ..., "parts": list})
+_has_own_blocks = any_of({"role": ..., "meta": dict, "content": list}, {"role": ..., "blocks": list})
+"""Checks for a message of Haystack or LlamaIndex."""
+_is_call = any_of({"type": "function", "function": dict})
 
 
 def _has_untyped(message: dict[str, Any]) -> bool:
@@ -219,13 +214,6 @@ def _as_chat(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
-def _is_call(value: Any) -> bool:
-    match value:
-        case {"type": "function", "function": dict()}:
-            return True
-    return False
-
-
 def _dotted_call(value: dict[str, Any], path: str, losses: Losses) -> hub.Message:
     """Return the message with a call of any-agent's."""
     count_others(value, {"tool.name", "tool.args"}, f"{path}[]", losses)
@@ -244,9 +232,8 @@ def _has_list(name: str) -> Callable[[dict[str, Any]], bool]:
     return lambda value: isinstance(value.get(name), list) and bool(value[name])
 
 
-def _is_choice(value: dict[str, Any]) -> bool:
-    reasons = {"finish_reason", "finishReason", "index"}  # the second is Genkit's
-    return isinstance(value.get("message"), dict) and not reasons.isdisjoint(value)
+_REASONS = ("finish_reason", "finishReason", "index")  # the second is Genkit's
+_is_choice = any_of(*({"message": dict, name: ...} for name in _REASONS))
 
 
 _LISTS: tuple[
@@ -278,11 +265,8 @@ _LISTS: tuple[
 _RESPONSES: tuple[tuple[Callable[[_Object], bool], _Convert], ...] = (
     (_has_list("generations"), _generations),
     (_has_list("choices"), _completion),
-    (
-        lambda value: value.get("object") == "response" and isinstance(value.get("output"), list),
-        _in_member("output"),
-    ),
-    (lambda value: {"description", "raw"} <= value.keys(), _task),
+    (any_of({"object": "response", "output": list}), _in_member("output")),
+    (any_of({"description": ..., "raw": ...}), _task),
     (lambda value: _has_own_blocks(value.get("message")), _in_member("message")),
     (lambda value: "text" in value and not {"toolCalls", "files"}.isdisjoint(value), _answer),
     (_is_choice, _completion),

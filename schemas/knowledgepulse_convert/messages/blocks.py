@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.exit_codes import exit_code_of
 from knowledgepulse_convert.common.losses import Losses
-from knowledgepulse_convert.common.reading import as_text, count_others, without
+from knowledgepulse_convert.common.reading import as_text, count_others, text_or_none, without
 from knowledgepulse_convert.common.words import words
 
 _TYPES = ("type", "part_kind", "kind", "block_type")
@@ -96,7 +96,7 @@ def text_of(block: Any, path: str, losses: Losses) -> str:
 def responded(text: str, retry: bool, block: dict[str, Any]) -> hub.ToolCallResponse:
     """Return the response in a block with one of the usual names for its call."""
     call_id, name = _first(block, _RESPONSE_IDS), _first(block, _NAMES)
-    return hub.ToolCallResponse(text, _text(call_id), _text(name), retry or is_failed(block))
+    return hub.ToolCallResponse(text, text_or_none(call_id), text_or_none(name), retry or is_failed(block))
 
 
 def is_failed(response: dict[str, Any]) -> bool:
@@ -134,8 +134,8 @@ def _parts(block: dict[str, Any], path: str, losses: Losses, kind: str = "") -> 
         yield None, hub.Reasoning(_read(block, names, path, losses))
     elif kind in _CALL or (kind in ("", "function") and isinstance(block.get("name"), str)):
         count_others(block, {*_TYPES, *_NAMES, *_CALL_IDS, *_ARGUMENTS, _SERVER}, path, losses)
-        name, call_id = as_text(_first(block, _NAMES)), _text(_first(block, _CALL_IDS))
-        yield None, hub.ToolCall(name, _first(block, _ARGUMENTS), call_id, _text(block.get(_SERVER)))
+        name, call_id = as_text(_first(block, _NAMES)), text_or_none(_first(block, _CALL_IDS))
+        yield None, hub.ToolCall(name, _first(block, _ARGUMENTS), call_id, text_or_none(block.get(_SERVER)))
     elif kind in _RESPONSE:
         yield from _response(block, path, losses)
     else:
@@ -206,7 +206,3 @@ def _read(block: dict[str, Any], names: tuple[str, ...], path: str, losses: Loss
 
 def _first(block: dict[str, Any], names: tuple[str, ...]) -> Any:
     return next((block[name] for name in names if block.get(name) is not None), None)
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

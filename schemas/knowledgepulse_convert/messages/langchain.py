@@ -23,6 +23,8 @@ from knowledgepulse_convert.common.reading import (
     parse_time,
     read,
     read_record,
+    text_or_none,
+    without,
 )
 from knowledgepulse_convert.messages import openai
 from knowledgepulse_convert.messages.blocks import contents_of
@@ -35,6 +37,10 @@ _ROLES: dict[str, hub.Role] = {
     "function": "tool",
     "chat": "assistant",  # unless it says otherwise
 }
+
+
+_ELSEWHERE = ("tool_calls", "function_call", "reasoning_content")
+"""A provider's own members that the message repeats, or that are read."""
 
 
 class _Call(InputModel):
@@ -138,7 +144,7 @@ def _message(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Messa
         raise ConversionError(f"{path}.type: {message.type!r} is none of {', '.join(_ROLES)}")
     count_others(value, around, unindexed, losses)
     count_unread(message, unindexed, losses)
-    losses.add(f"{unindexed}.additional_kwargs", _unrepeated(message.additional_kwargs))
+    losses.add(f"{unindexed}.additional_kwargs", without(message.additional_kwargs or {}, *_ELSEWHERE))
     losses.add(f"{unindexed}.response_metadata", message.response_metadata)
     role = hub.ROLES.get((message.role or "").lower(), "assistant") if kind == "chat" else _ROLES[kind]
     parts = contents_of(message.content, f"{unindexed}.content[]", losses)
@@ -153,13 +159,8 @@ def _message(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Messa
     role = hub.without_example(role, message.name, message.tool_calls)
     in_content = (part for part in parts if isinstance(part, hub.ToolCall))
     calls = _calls(message, path, unindexed, losses) or in_content  # which ``tool_calls`` otherwise repeats
-    return hub.message(role, *_reasoning(message), *content, *calls, *_cut_off(message))
-
-
-def _reasoning(message: _Message) -> Iterator[hub.Part]:
-    text = (message.additional_kwargs or {}).get("reasoning_content")
-    if isinstance(text, str) and text:
-        yield hub.Reasoning(text)
+    thought = hub.reasoning(text_or_none((message.additional_kwargs or {}).get("reasoning_content")))
+    return hub.message(role, thought, *content, *calls, *_cut_off(message))
 
 
 def _calls(message: _Message, path: str, unindexed: str, losses: Losses) -> Sequence[hub.Part]:
@@ -186,12 +187,6 @@ def _cut_off(message: _Message) -> Iterator[hub.Part]:
     metadata = message.response_metadata or {}
     reasons = (metadata.get("finish_reason"), metadata.get("stop_reason"))
     yield from [error for reason in reasons for error in hub.cut_off(reason)][:1]
-
-
-def _unrepeated(members: dict[str, Any] | None) -> dict[str, Any]:
-    """Return a provider's own members, without the members that the message repeats elsewhere."""
-    elsewhere = {"tool_calls", "function_call", "reasoning_content"}
-    return {name: value for name, value in (members or {}).items() if name not in elsewhere}
 
 
 FORMAT = InputFormat(

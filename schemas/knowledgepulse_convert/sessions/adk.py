@@ -13,6 +13,7 @@ from typing import Any
 
 from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.input_format import InputFormat, of_records
+from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.reading import CamelModel, as_text, count_unread, read
 from knowledgepulse_convert.common.session_log import Transcript
 from knowledgepulse_convert.messages import gemini
@@ -44,12 +45,7 @@ def _recognises(document: Any) -> bool:
     return isinstance(events, list) and bool(events) and all(map(_is_event, events))
 
 
-def _is_event(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and "author" in value
-        and not {"invocation_id", "invocationId"}.isdisjoint(value)
-    )
+_is_event = any_of({"author": ..., "invocation_id": ...}, {"author": ..., "invocationId": ...})
 
 
 def _run_of(document: Any, path: str) -> hub.Run:

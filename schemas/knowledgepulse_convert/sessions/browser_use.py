@@ -16,6 +16,7 @@ from typing import Any
 from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.input_format import InputFormat, are_all, of_records
 from knowledgepulse_convert.common.losses import Losses
+from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.reading import (
     InputModel,
     as_text,
@@ -85,8 +86,7 @@ def _messages(step: _Step, losses: Losses) -> Iterator[hub.Message]:
             yield hub.message("tool", hub.ToolCallResponse(text, failed=bool(result.error)))
 
 
-def _is_step(value: Any) -> bool:
-    return isinstance(value, dict) and "model_output" in value and isinstance(value.get("result"), list)
+_is_step = any_of({"model_output": ..., "result": list})
 
 
 FORMAT = InputFormat(

@@ -15,6 +15,7 @@ from typing import Any
 from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, of_session
+from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.reading import InputModel, count_unread, read
 from knowledgepulse_convert.common.session_log import lines_of, project_of
 from knowledgepulse_convert.sessions.claude_code import Session
@@ -33,18 +34,14 @@ class _Result(InputModel):
     stop_reason: str | None = None
 
 
-def _recognises(line: dict[str, Any]) -> bool:
-    if not isinstance(line.get("session_id"), str):
-        return False
-    match line.get("type"):
-        case "system":
-            is_droid = "reasoning_effort" in line
-            return "subtype" in line and ("tools" in line or "uuid" in line) and not is_droid
-        case "user" | "assistant" | "stream_event":
-            return "parent_tool_use_id" in line
-        case "result":
-            return "num_turns" in line
-    return False
+_LINE = {"session_id": str}
+_SYSTEM = {**_LINE, "type": "system", "subtype": ..., "reasoning_effort": None}  # which Droid's have
+_recognises = any_of(
+    {**_SYSTEM, "tools": ...},
+    {**_SYSTEM, "uuid": ...},
+    {**_LINE, "type": {"user", "assistant", "stream_event"}, "parent_tool_use_id": ...},
+    {**_LINE, "type": "result", "num_turns": ...},
+)
 
 
 def _runs(document: Any) -> Iterator[hub.Run]:

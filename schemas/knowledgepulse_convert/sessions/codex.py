@@ -180,14 +180,7 @@ class _Session(Reader):
         if message.role == "assistant":
             phase = item.get("phase")
             self.has_ended = None if phase is None else phase == "final_answer"
-        parts = [
-            _judged(part, self.losses) if isinstance(part, hub.ToolCallResponse) else part
-            for part in message.parts
-        ]
-        if server is not None:
-            parts = [
-                replace(part, mcp_server=server) if isinstance(part, hub.ToolCall) else part for part in parts
-            ]
+        parts = [_own(part, server, self.losses) for part in message.parts]
         self.transcript.add(message.role, parts, self._at)
 
     def _add_request(self, parts: tuple[hub.Part, ...]) -> None:
@@ -314,13 +307,16 @@ def _responses_item(item: Any) -> tuple[dict[str, Any], str | None]:
     return own, None
 
 
-def _judged(response: hub.ToolCallResponse, losses: Losses) -> hub.ToolCallResponse:
-    """Return a response with the failure that its exit code tells."""
-    match parse_json(response.response):
-        case {"metadata": {"exit_code": exit_code, **metadata}, "output": str(output), **rest}:
-            count_others(rest | metadata, set(), "response_item[].output", losses)
-            return replace(response, response=output, failed=bool(exit_code))
-    return response
+def _own(part: hub.Part, server: str | None, losses: Losses) -> hub.Part:
+    """Return a call with its tool's server, and a response with the failure that its exit code tells."""
+    if isinstance(part, hub.ToolCall) and server is not None:
+        return replace(part, mcp_server=server)
+    if isinstance(part, hub.ToolCallResponse):
+        match parse_json(part.response):
+            case {"metadata": {"exit_code": exit_code, **metadata}, "output": str(output), **rest}:
+                count_others(rest | metadata, set(), "response_item[].output", losses)
+                return replace(part, response=output, failed=bool(exit_code))
+    return part
 
 
 def _has_failed(event: dict[str, Any]) -> bool:

@@ -19,6 +19,7 @@ from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, of_lines
 from knowledgepulse_convert.common.losses import Losses
+from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.reading import (
     InputModel,
     as_text,
@@ -61,10 +62,6 @@ class _Message(InputModel):
     thoughts: list[_Thought] = Field(default_factory=list)
     calls: list[_Call] = Field(default_factory=list, alias="toolCalls")
     model: str | None = None
-
-
-def _recognises(line: dict[str, Any]) -> bool:
-    return isinstance(line.get("sessionId"), str) and "projectHash" in line
 
 
 class _Session(Reader):
@@ -202,7 +199,7 @@ FORMAT = InputFormat(
     "gemini_cli",
     __doc__,
     "sessionId projectHash messages",
-    *of_lines(_recognises, _Session),
+    *of_lines(any_of({"sessionId": str, "projectHash": ...}), _Session),
     coding_agent=True,
     unrecorded=("finish reasons",),
 )

@@ -19,6 +19,7 @@ from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, of_session
 from knowledgepulse_convert.common.losses import Losses
+from knowledgepulse_convert.common.pattern import Pattern
 from knowledgepulse_convert.common.reading import (
     InputModel,
     as_text,
@@ -98,15 +99,18 @@ def _is_export(line: dict[str, Any]) -> bool:
     return all(isinstance(message, dict) and "info" in message and "parts" in message for message in messages)
 
 
+_OF_SESSION = {"sessionID": str, "id": str}
+_KINDS = {
+    "part": Pattern({**_OF_SESSION, "messageID": str, "type": str}),
+    "message": Pattern({**_OF_SESSION, "role": {"user", "assistant"}}),
+    "session": Pattern({"id": str, "projectID": ..., "directory": ..., "time": ...}),
+}
+"""What the objects of the storage have."""
+
+
 def _kind(line: dict[str, Any]) -> str | None:
-    """Return the kind of an object of the storage: a part, a message or a session."""
-    if isinstance(line.get("sessionID"), str) and isinstance(line.get("id"), str):
-        if isinstance(line.get("messageID"), str) and isinstance(line.get("type"), str):
-            return "part"
-        if line.get("role") in ("user", "assistant"):
-            return "message"
-    is_session = {"id", "projectID", "directory", "time"} <= set(line) and isinstance(line["id"], str)
-    return "session" if is_session else None
+    """Return the kind of an object of the storage."""
+    return next((kind for kind, pattern in _KINDS.items() if pattern.fits(line)), None)
 
 
 def _store(line: dict[str, Any], kind: str, sessions: dict[str, _Session]) -> None:

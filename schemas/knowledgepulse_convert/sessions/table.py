@@ -10,7 +10,7 @@ from typing import Any
 
 from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.losses import Losses
-from knowledgepulse_convert.common.pattern import Conditions, Path, Pattern, Places, at
+from knowledgepulse_convert.common.pattern import Conditions, Path, Pattern, Places, any_of, at
 from knowledgepulse_convert.messages.blocks import Parts, parts_of
 
 ROLES: dict[str, hub.Role] = {
@@ -171,10 +171,6 @@ class Table:
     unrecorded: tuple[str, ...] = ()
 
     @cached_property
-    def patterns(self) -> list[Pattern]:
-        """What one of the format's lines has."""
-        return list(map(Pattern, self.first))
-
-    def is_first(self, value: Any) -> bool:
-        """Return whether a line is of the format."""
-        return any(pattern.fits(value) for pattern in self.patterns)
+    def is_first(self) -> Callable[[Any], bool]:
+        """The check for a line of the format."""
+        return any_of(*self.first)

@@ -105,14 +105,10 @@ def _add_request(request: _Request, transcript: Transcript) -> None:
     for call_id in _failed(request.response or [], metadata.rounds):
         transcript.fail(call_id)
     for model_round in metadata.rounds:
-        texts = [hub.Text(model_round.response)] if model_round.response else []
-        calls = [hub.ToolCall(call.name, call.arguments, call.id) for call in model_round.calls]
-        thoughts = (
-            [hub.Reasoning(_joined(model_round.thinking))]
-            if model_round.thinking and model_round.thinking.text
-            else []
-        )
-        transcript.add("assistant", [*thoughts, *texts, *calls])
+        thought = hub.reasoning(_joined(model_round.thinking or _Text()))
+        said = hub.Text(model_round.response) if model_round.response else None
+        calls = (hub.ToolCall(call.name, call.arguments, call.id) for call in model_round.calls)
+        transcript.add("assistant", hub.message("assistant", thought, said, *calls).parts)
         for call in model_round.calls:
             if call.id in metadata.results:
                 text = _result_text(metadata.results.pop(call.id), transcript.losses)
