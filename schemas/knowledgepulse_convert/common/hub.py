@@ -76,8 +76,7 @@ class ToolCall:
 
     def __post_init__(self) -> None:
         """Treat an empty id as missing: some tracers write one for every call. Split an MCP tool's name."""
-        object.__setattr__(self, "id", self.id or None)
-        _split_mcp_name(self)
+        _normalise(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +91,7 @@ class ToolCallResponse:
 
     def __post_init__(self) -> None:
         """Treat an empty id as missing and split an MCP tool's name, as :class:`ToolCall` does."""
-        object.__setattr__(self, "id", self.id or None)
-        _split_mcp_name(self)
+        _normalise(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +118,8 @@ class ToolDefinition:
     parameters: Any = None
 
 
-def _split_mcp_name(part: ToolCall | ToolCallResponse) -> None:
+def _normalise(part: ToolCall | ToolCallResponse) -> None:
+    object.__setattr__(part, "id", part.id or None)
     if part.mcp_server is None and (found := _MCP_NAME.fullmatch(part.name or "")):
         object.__setattr__(part, "mcp_server", found[1])
         object.__setattr__(part, "name", found[2])

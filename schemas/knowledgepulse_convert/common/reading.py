@@ -45,6 +45,7 @@ class CamelModel(InputModel):
 
 Id = Annotated[str | None, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 """A record's id, which data sets also have as a number."""
+_JSON = json.JSONDecoder(parse_constant=str)  # traces have no NaN
 T = TypeVar("T", bound=InputModel)
 R = TypeVar("R")
 
@@ -162,7 +163,7 @@ def parse_json(text: Any) -> Any:
     if not isinstance(text, str) or not text.lstrip().startswith(("[", "{", '"')):
         return text
     try:
-        return json.loads(text, parse_constant=str)  # traces have no NaN
+        return _JSON.decode(text)
     except (ValueError, RecursionError):
         return text
 

@@ -273,9 +273,6 @@ class _Tree:
         """Return the messages of the calls below the root, or the root's own if those have none."""
         repeats = self._repeats(nodes, losses)
         events = self._events(root, nodes, repeats)
-        if all(is_empty(event) for event in events) and isinstance(root.event, ModelCall):
-            events = [root.event, *events]
-            return conversation(events, _earlier_runs(events, losses), losses)
         if isinstance(root.event, ModelCall) and not any(map(_asks, (*events, ModelCall(root.event.output)))):
             events = [ModelCall(root.event.input), *events]
         if isinstance(root.event, ModelCall) and not any(map(_has_output, events)):
@@ -362,7 +359,7 @@ class _Tree:
         seen = {node.id}
         parent = self._nodes.get(node.parent_id or "")
         while parent is not None and parent.id not in seen and not parent.agent:
-            if parent.event is not None and not is_empty(parent.event) and parent.id not in repeats:
+            if parent.event is not None and not _is_empty(parent.event) and parent.id not in repeats:
                 return parent
             seen.add(parent.id)
             parent = self._nodes.get(parent.parent_id or "")
@@ -439,7 +436,7 @@ def _names(root: Node, nodes: list[Node]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*root.names, *agents]))
 
 
-def is_empty(event: ModelCall | ToolRun | hub.Error) -> bool:
+def _is_empty(event: ModelCall | ToolRun | hub.Error) -> bool:
     """Check for a model call without recorded messages."""
     return isinstance(event, ModelCall) and not any(message.parts for message in event.input + event.output)
 

@@ -67,6 +67,21 @@ def test_an_agent_that_another_hands_over_to_continues_its_run(name, runs):
     assert len(traces_of(*spans)) == runs
 
 
+def test_an_agent_whose_output_repeats_its_request_is_asked_once():
+    asked, answered = (
+        {"role": role, "parts": [{"type": "text", "content": text}]}
+        for role, text in (("user", "Please weigh the loaf."), ("assistant", "812 g."))
+    )
+    root = span(
+        1,
+        gen_ai__operation__name="invoke_agent",
+        gen_ai__input__messages=json.dumps([asked]),
+        gen_ai__output__messages=json.dumps([asked, answered]),
+    )
+    (trace,) = traces_of(root)
+    assert [step.content for step in trace.steps] == ["812 g."]
+
+
 def test_a_functions_span_tells_that_the_tool_failed_which_has_none():
     function = span(3, 1, failed="yes") | {"name": "weigh"}
     (trace,) = traces_of(span(1), chat(2, 1, "I weigh.", "weigh"), function, chat(4, 1, "Done."))
