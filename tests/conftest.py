@@ -40,13 +40,13 @@ hypothesis.settings.load_profile("same")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Start three processes for each core, as tests of whole workers wait for half of their time.
+    """Start two processes for each core, as tests of whole workers wait for half of their time.
 
     With `--numprocesses logical`, start one more than there are cores: the fast tests wait for a part of
     their time, and each process has to collect all tests.
     """
     cores = usable_cores()
-    return cores + 1 if config.option.numprocesses == "logical" else 3 * cores
+    return cores + 1 if config.option.numprocesses == "logical" else 2 * cores
 
 
 @pytest.hookimpl(wrapper=True)

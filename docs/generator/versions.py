@@ -45,6 +45,7 @@ def _numbers(version: str) -> list[int]:
 def _leading_to(version: str) -> str:
     return (
         f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{version}</title>\n'
+        f'<link rel="icon" href="{version}/assets/images/favicon.png">\n'
         f'<meta http-equiv="refresh" content="0; url={version}/index.html">\n'
         f'<a href="{version}/index.html">{version}</a>\n</html>\n'
     )
