@@ -17,7 +17,13 @@ from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
 from knowledgepulse_worker.terminal.config_option import config_option
-from knowledgepulse_worker.tools.terminal.arguments import EXISTING, SCORE, Moment, NumberInRange
+from knowledgepulse_worker.tools.terminal.arguments import (
+    EXISTING,
+    SCORE,
+    Moment,
+    NumberInRange,
+    milliseconds,
+)
 from knowledgepulse_worker.tools.terminal.console import errors, topic_progress
 from knowledgepulse_worker.tools.terminal.options import embedder_option
 
@@ -282,7 +288,7 @@ def _rules(settings: Settings, options: dict[str, Any], redacted: str | None, *,
         choices=Choices(**choices),
         policy=policy,
         tasks={name: str(label.group) for name, label in labels.items() if label.group is not None},
-        since_ms=None if since is None else round(since.timestamp() * 1000),
+        since_ms=milliseconds(since),
         embedder=None if options["check"] else load_embedder(settings.embedding, settings.cache),
         text=settings.embedding.trace_text,
         scan=None,

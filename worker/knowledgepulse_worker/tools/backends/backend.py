@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 from uuid import NAMESPACE_URL, uuid5
 
 from knowledgepulse_convert import RunOutcome
@@ -43,6 +43,9 @@ FAULTS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeErro
 def fault_text(fault: Exception) -> str:
     """Return what a fault was, for a message."""
     return printable(f"{type(fault).__name__}: {fault}")
+
+
+Item = TypeVar("Item")
 
 
 class RunListing(NamedTuple):
@@ -234,6 +237,11 @@ class Backend(ABC):
     def run_of(self, trace_id: str) -> str | None:
         """Return the id of the run of an OpenTelemetry trace; None if the backend does not know these ids."""
         return None
+
+
+def batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    """Yield items in order, at most so many at a time."""
+    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 def milliseconds_of(moment: datetime) -> int:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import AsyncExitStack
-from datetime import datetime
 from functools import partial
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
 from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.terminal.config_option import config_option
-from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.tools.backends.all_backends import BACKENDS, connected
-from knowledgepulse_worker.tools.backends.backend_options import KEY_VARIABLES, backend_options, page_option
+from knowledgepulse_worker.tools.backends.backend_options import (
+    KEY_VARIABLES,
+    backend_options,
+    page_option,
+)
 from knowledgepulse_worker.tools.backends.pull_output import (
     FileOutput,
     PullOutput,
@@ -28,14 +30,14 @@ from knowledgepulse_worker.tools.backends.pull_output import (
 from knowledgepulse_worker.tools.backends.pull_runs import Pull, PullRules
 from knowledgepulse_worker.tools.backends.pull_state import PullState, source_name
 from knowledgepulse_worker.tools.backends.topic_output import topic_name, topic_output
-from knowledgepulse_worker.tools.common.record_key import KeyBy
 from knowledgepulse_worker.tools.convert.conversion_options import conversion_options
 from knowledgepulse_worker.tools.convert.convert_command import (
     ConversionReport,
     read_options,
 )
-from knowledgepulse_worker.tools.terminal.arguments import Moment
-from knowledgepulse_worker.tools.terminal.console import errors
+from knowledgepulse_worker.tools.terminal.arguments import Moment, milliseconds
+from knowledgepulse_worker.tools.terminal.console import errors, tell
+from knowledgepulse_worker.tools.terminal.options import key_option
 
 
 @click.command()
@@ -60,9 +62,7 @@ from knowledgepulse_worker.tools.terminal.console import errors
     help="File to append the traces to, instead of standard output.",
 )
 @click.option("--publish", "publishes", is_flag=True, help="Publish the traces to the raw topic.")
-@click.option(
-    "--key", type=click.Choice(get_args(KeyBy)), default="id", help="Record key, as in `kp-worker publish`."
-)
+@key_option("Record key, as in `kp-worker publish`.")
 @click.option(
     "--settle",
     type=click.IntRange(0, 86_400),
@@ -133,7 +133,7 @@ async def _output(
 
     def refuse(trace_id: str, problem: str) -> None:
         report.failed += 1
-        errors.print(printable_line(f"{trace_id}: not published: {problem}"), markup=False, emoji=False)
+        tell(f"{trace_id}: not published: {problem}")
 
     settings = load_settings(options["config"])
     state.interrupted(topic_name(settings.topics.raw))
@@ -145,17 +145,13 @@ def _rules(options: dict[str, Any]) -> PullRules:
     conversion = read_options(**{name: options[name] for name in (*names, "objective")})
     return PullRules(
         conversion,
-        since_ms=_milliseconds(options["since"]),
-        until_ms=_milliseconds(options["until"]),
+        since_ms=milliseconds(options["since"]),
+        until_ms=milliseconds(options["until"]),
         agent=options["agent"],
         settle_ms=options["settle"] * 1000,
         late_ms=options["late"] * 1000,
     )
 
 
-def _milliseconds(moment: datetime | None) -> int | None:
-    return None if moment is None else round(moment.timestamp() * 1000)
-
-
 def _tell(run: str, problem: str) -> None:
-    errors.print(printable_line(f"{run}: not converted: {problem}"), markup=False, emoji=False)
+    tell(f"{run}: not converted: {problem}")

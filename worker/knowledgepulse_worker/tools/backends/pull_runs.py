@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -11,7 +11,14 @@ from knowledgepulse_convert import ConversionError, Options, RunOutcome, convert
 from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.message_text import counted
-from knowledgepulse_worker.tools.backends.backend import FAULTS, Backend, RunContent, RunListing, fault_text
+from knowledgepulse_worker.tools.backends.backend import (
+    FAULTS,
+    Backend,
+    RunContent,
+    RunListing,
+    batches,
+    fault_text,
+)
 from knowledgepulse_worker.tools.backends.pull_state import PullState
 from knowledgepulse_worker.tools.backends.read_runs import RunReader, UnreadableRun, listed_runs
 from knowledgepulse_worker.tools.backends.run_scores import pulled_from
@@ -114,13 +121,13 @@ class Pull:
                 and (until is None or listing.started_ms < until or listing.problem is not None)
             ]
             seen.update(listing.id for listing in new if listing.id)
-            for batch in _batches(new):
+            for batch in batches(new, _BATCH):
                 yield await self._page(batch)
                 self._read += len(batch)
                 if self._progress.let_pass(self._backend.name):
                     errors.print(f"{counted(self._read, 'run')} read so far")
 
-    async def _page(self, batch: list[RunListing]) -> PulledPage:
+    async def _page(self, batch: Sequence[RunListing]) -> PulledPage:
         page = PulledPage([], [])
         async for found in self._reader.read(batch):
             if isinstance(found, UnreadableRun):
@@ -170,10 +177,6 @@ class Pull:
             return self._state.since_ms
         late = self._newest - self._rules.late_ms
         return late if self._oldest_waiting is None else min(late, self._oldest_waiting)
-
-
-def _batches(listings: list[RunListing]) -> list[list[RunListing]]:
-    return [listings[start : start + _BATCH] for start in range(0, len(listings), _BATCH)]
 
 
 class _OutcomesOfRun(Mapping[str, RunOutcome]):

@@ -13,6 +13,7 @@ from knowledgepulse_worker.tools.backends.backend import (
     RunContent,
     RunError,
     RunListing,
+    batches,
     fault_text,
 )
 from knowledgepulse_worker.tools.backends.backend_client import (
@@ -61,9 +62,8 @@ class RunReader:
         for listing in listings:
             if listing.problem is not None:
                 yield UnreadableRun(listing, listing.problem)
-        step = self._backend.together
-        for start in range(0, len(readable), step):
-            for found in await self._together(readable[start : start + step], doubtful):
+        for batch in batches(readable, self._backend.together):
+            for found in await self._together(batch, doubtful):
                 yield found
         for listing, error in doubtful:
             if not self._has_read:

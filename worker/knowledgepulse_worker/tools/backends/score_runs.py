@@ -9,15 +9,13 @@ from datetime import datetime
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.terminal.printable import printable_line
-from knowledgepulse_worker.tools.backends.backend import Backend, RunScore
+from knowledgepulse_worker.tools.backends.backend import Backend, RunScore, batches
 from knowledgepulse_worker.tools.backends.pull_runs import Pull
 from knowledgepulse_worker.tools.backends.run_scores import read_scored, run_in, run_score
+from knowledgepulse_worker.tools.backends.send_scores import SCORES_TOGETHER
 from knowledgepulse_worker.tools.score.offline import OfflineScore
-from knowledgepulse_worker.tools.terminal.console import errors
-
-_BATCH = 50
-"""Number of scores in a request."""
+from knowledgepulse_worker.tools.terminal.arguments import milliseconds
+from knowledgepulse_worker.tools.terminal.console import errors, tell
 
 
 @dataclass(frozen=True)
@@ -41,8 +39,7 @@ async def score_runs(
         InputError: the backend refuses or has no run that can be scored.
         SecurityError: it refuses the key.
     """
-    since_ms = None if since is None else round(since.timestamp() * 1000)
-    pull, runs = Pull.of_all(backend, since_ms, _tell), list[ScoredRun]()
+    pull, runs = Pull.of_all(backend, milliseconds(since), _tell), list[ScoredRun]()
     async for page in pull.pages():
         for trace in page.traces:
             value = trace.to_json()
@@ -83,17 +80,13 @@ async def write_scores(backend: Backend, runs: Sequence[ScoredRun], policy: str)
         if made is not None:
             scores.append(made)
     refused = 0
-    for start in range(0, len(scores), _BATCH):
-        for refusal in await backend.send(scores[start : start + _BATCH]):
+    for batch in batches(scores, SCORES_TOGETHER):
+        for refusal in await backend.send(batch):
             refused += 1
-            errors.print(
-                printable_line(f"{refusal.score.run}: score refused: {refusal.reason}"),
-                markup=False,
-                emoji=False,
-            )
+            tell(f"{refusal.score.run}: score refused: {refusal.reason}")
     errors.print(f"{counted(len(scores) - refused, 'score')} written to {backend.name}")
     return refused
 
 
 def _tell(run: str, problem: str) -> None:
-    errors.print(printable_line(f"{run}: not scored: {problem}"), markup=False, emoji=False)
+    tell(f"{run}: not scored: {problem}")

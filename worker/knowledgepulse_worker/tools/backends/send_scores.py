@@ -8,6 +8,9 @@ from http import HTTPStatus
 from knowledgepulse_worker.tools.backends.backend import FAULTS, RunScore, ScoreRefusal, fault_text
 from knowledgepulse_worker.tools.backends.backend_client import BackendRefusal
 
+SCORES_TOGETHER = 50
+"""Number of scores in a request."""
+
 
 async def send_each(
     scores: Sequence[RunScore], send: Callable[[RunScore], Awaitable[None]]

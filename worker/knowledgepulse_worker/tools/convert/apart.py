@@ -14,9 +14,8 @@ from knowledgepulse_convert import Options
 from knowledgepulse_worker.child import ChildFunction
 from knowledgepulse_worker.child_process import CallError, ChildProcess
 from knowledgepulse_worker.errors import WorkerError
-from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, converted
-from knowledgepulse_worker.tools.terminal.console import errors
+from knowledgepulse_worker.tools.terminal.console import tell
 
 CONVERSION_LIMIT = 60.0
 """Seconds that the conversion of a file may take."""
@@ -89,7 +88,7 @@ async def _convert(files: Iterable[str], task: bytes, take: Callable[[str, Conve
                 answer = await child.call(_encoded(name))
             except CallError as error:
                 failure = _FAILURES.get(error.reason, str(error))
-                errors.print(printable_line(f"{name}: not converted: {failure}"), markup=False, emoji=False)
+                tell(f"{name}: not converted: {failure}")
                 take(name, ConvertedFile(failed=1))
             else:
                 take(name, msgspec.msgpack.decode(answer, type=ConvertedFile))

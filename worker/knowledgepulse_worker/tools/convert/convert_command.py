@@ -19,11 +19,10 @@ from rich.progress import DownloadColumn, Progress
 from knowledgepulse_convert import AUTO, INPUT_FORMATS, Conversion, ConversionError, Losses, Options
 from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.policy import DEFAULT_DOMAIN
-from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.tools.convert.conversion_options import FORMAT, conversion_options
 from knowledgepulse_worker.tools.convert.file_conversion import convert_lines, read_domains, read_outcomes
 from knowledgepulse_worker.tools.terminal.arguments import files_argument
-from knowledgepulse_worker.tools.terminal.console import errors, progress_bars
+from knowledgepulse_worker.tools.terminal.console import errors, progress_bars, tell
 from knowledgepulse_worker.tools.terminal.files import Document, echo_pieces, opened
 
 _EVENT = re.compile(r"event-\d+-[\w-]+\.json")
@@ -133,7 +132,7 @@ class ConversionReport:
             errors.print("not in the traces:")
         for path, loss in sorted(self.losses.items(), key=lambda item: (-item[1].characters, item[0])):
             lost = f"{counted(loss.values, 'value')}, {counted(loss.characters, 'character')}"
-            errors.print(printable_line(f"  {path}: {lost}"), markup=False, emoji=False)
+            tell(f"  {path}: {lost}")
 
 
 def read_options(
@@ -201,7 +200,7 @@ class _Repeats:
     def show(self, location: str, problem: str) -> None:
         first, _, count = self._seen.get(problem, (location, "", 0))
         if count == 0:
-            _print_error(f"{location}: not converted: {problem}")
+            tell(f"{location}: not converted: {problem}")
         if count or len(self._seen) < _MAX_PROBLEMS:
             self._seen[problem] = first, location, count + 1
 
@@ -209,18 +208,14 @@ class _Repeats:
         for first, last, count in self._seen.values():
             if count > 1:
                 others = f", nor were {count - 2} before it" if count > 2 else ""
-                _print_error(f"{last}: not converted{others}: the same as {first}")
+                tell(f"{last}: not converted{others}: the same as {first}")
 
 
 def _warn(location: str, losses: Losses, warned: set[str]) -> None:
     """Name each suspect loss of a trace, once per file."""
     for path in [path for path, loss in losses.items() if loss.suspect and path not in warned]:
         warned.add(path)
-        _print_error(f"{location}: warning: not read, although it may be a part of the conversation: {path}")
-
-
-def _print_error(line: str) -> None:
-    errors.print(printable_line(line), markup=False, emoji=False)
+        tell(f"{location}: warning: not read, although it may be a part of the conversation: {path}")
 
 
 def _dated(options: Options, name: str) -> Options:

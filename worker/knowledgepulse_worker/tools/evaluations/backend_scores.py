@@ -8,16 +8,14 @@ from collections.abc import Sequence
 
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.message_text import printable
-from knowledgepulse_worker.tools.backends.backend import FAULTS, Backend, RunScore, fault_text
+from knowledgepulse_worker.tools.backends.backend import FAULTS, Backend, RunScore, batches, fault_text
 from knowledgepulse_worker.tools.backends.run_scores import read_scored, run_score
+from knowledgepulse_worker.tools.backends.send_scores import SCORES_TOGETHER
 from knowledgepulse_worker.tools.common.retries import sleep_until_stopped
 from knowledgepulse_worker.tools.common.scored_records import KafkaRecord, read_scored_record
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
 
 logger = logging.getLogger(__name__)
-
-_BATCH = 50
-"""Number of scores in a request."""
 
 
 class BackendWait:
@@ -52,9 +50,7 @@ async def write_scores(backend: Backend, records: Sequence[KafkaRecord], metrics
         made = _score_of(backend, record, metrics)
         if made is not None:
             scores[made.trace_id] = made  # a later score of the same trace replaces it
-    made_scores = list(scores.values())
-    for start in range(0, len(made_scores), _BATCH):
-        batch = made_scores[start : start + _BATCH]
+    for batch in batches([*scores.values()], SCORES_TOGETHER):
         refusals = await backend.send(batch)
         metrics.backend_up.set(1)
         metrics.results["sent"].inc(len(batch) - len(refusals))

@@ -19,14 +19,13 @@ from knowledgepulse_kafka.errors import NoBrokerError, TooLargeError
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.settings import Settings, load_settings, warning_of_ignored_variables
-from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.tools.common.record_key import KeyBy, key_of
 from knowledgepulse_worker.tools.convert.apart import ConvertedFile, converted_apart
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, converted, read_options
 from knowledgepulse_worker.tools.publish.spool import NotSpooledError, Spool, opened, reject
 from knowledgepulse_worker.tools.publish.trace_publisher import PublishProgress, TracePublisher, publish_lines
 from knowledgepulse_worker.tools.publish.waiting_files import WaitingFiles
-from knowledgepulse_worker.tools.terminal.console import errors, progress_bars
+from knowledgepulse_worker.tools.terminal.console import errors, progress_bars, tell
 from knowledgepulse_worker.tools.terminal.files import (
     Document,
     Rejections,
@@ -71,7 +70,7 @@ class Publication:
     ) -> Self:
         """Read the settings and the options of the conversion."""
         if warning := warning_of_ignored_variables():
-            _print(warning)
+            tell(warning)
         return cls(load_settings(config), key, format_name, read_options(**options), is_hook)
 
     @property
@@ -136,7 +135,7 @@ class Publication:
         try:
             spool.add(lines, name)
         except NotSpooledError as error:
-            _print(f"{error}")
+            tell(f"{error}")
             self._failures += 1
             return error.lines
         return ()
@@ -152,7 +151,7 @@ class Publication:
             with spool.taken() as is_free:
                 if not is_free:
                     if not self.is_hook:
-                        _print(f"{spool.folder}: another process publishes what waits there")
+                        tell(f"{spool.folder}: another process publishes what waits there")
                     return
                 self._convert_waiting(spool)
                 if not self._send_files(spool):
@@ -168,7 +167,7 @@ class Publication:
         except NoBrokerError as error:
             left = sum(map(Path.exists, files))
             done = f"{counted(len(files) - left, 'file')} published; " if left < len(files) else ""
-            _print(f"{done}{error}; waiting in {spool.folder}: {left}")
+            tell(f"{done}{error}; waiting in {spool.folder}: {left}")
             return False
         finally:
             self._failures += waiting.rejected
@@ -199,7 +198,7 @@ class Publication:
 
     def _set_aside(self, file: Path, problem: object) -> None:
         self._failures += 1
-        _print(f"{problem}; kept in {reject(file)}")
+        tell(f"{problem}; kept in {reject(file)}")
 
     def _send(
         self,
@@ -236,10 +235,6 @@ def _opened(file: Path) -> BinaryIO:
     if (opened_file := opened(file)) is None:
         raise _NoFileError(f"{file}: is no file, such as a link or a folder")
     return opened_file
-
-
-def _print(line: str) -> None:
-    errors.print(printable_line(line), markup=False, emoji=False)
 
 
 def _print_how_to_continue(published: PublishProgress, skip: int, *, is_too_large: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -17,6 +17,7 @@ from knowledgepulse_worker.tools.convert.conversion_options import FORMAT, conve
 from knowledgepulse_worker.tools.publish.hook import go_on_apart, session_of
 from knowledgepulse_worker.tools.publish.spool import NotSpooledError, Spool
 from knowledgepulse_worker.tools.terminal.arguments import files_argument
+from knowledgepulse_worker.tools.terminal.options import key_option
 
 
 @click.command()
@@ -24,12 +25,7 @@ from knowledgepulse_worker.tools.terminal.arguments import files_argument
 @config_option
 @click.option("--from", "format_name", type=FORMAT, help="Convert the files from this format first.")
 @conversion_options
-@click.option(
-    "--key",
-    type=click.Choice(get_args(KeyBy)),
-    default="id",
-    help="Record key. Traces with the same key are compared with each other.",
-)
+@key_option("Record key. Traces with the same key are compared with each other.")
 @click.option(
     "--skip",
     type=click.IntRange(0, sys.maxsize),

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from knowledgepulse_kafka.errors import TooLargeError
-from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.tools.publish.spool import opened, reject, reject_line, replace
 from knowledgepulse_worker.tools.publish.trace_publisher import PublishProgress, TracePublisher, publish_lines
-from knowledgepulse_worker.tools.terminal.console import errors
+from knowledgepulse_worker.tools.terminal.console import tell
 
 _Item = TypeVar("_Item")
 
@@ -118,7 +117,7 @@ class WaitingFiles:
 
     def _set_aside(self, problem: object, kept: Path) -> None:
         self.rejected += 1
-        errors.print(printable_line(f"{problem}; kept in {kept}"), markup=False, emoji=False)
+        tell(f"{problem}; kept in {kept}")
 
 
 def _halves(items: Sequence[_Item]) -> list[Sequence[_Item]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial, wraps
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
@@ -19,7 +19,7 @@ from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.tools.common.record_key import KeyBy
 from knowledgepulse_worker.tools.score.offline import OfflineScore, Partitions, embedder_name, make_scorer
 from knowledgepulse_worker.tools.score.score_report import report_of
-from knowledgepulse_worker.tools.terminal.options import embedder_option, with_options
+from knowledgepulse_worker.tools.terminal.options import embedder_option, key_option, with_options
 from knowledgepulse_worker.tools.terminal.reports import print_parts
 
 Command = Callable[..., Any]
@@ -52,12 +52,7 @@ def scoring_options(command: Command) -> Command:
             help="Score as in a topic with this number of partitions, where a trace is compared only with "
             "its own.",
         ),
-        click.option(
-            "--key",
-            type=click.Choice(get_args(KeyBy)),
-            default="id",
-            help="Field that determines the partition, as in `kp-worker publish`.",
-        ),
+        key_option("Field that determines the partition, as in `kp-worker publish`."),
         click.option(
             "--json/--table",
             "as_json",

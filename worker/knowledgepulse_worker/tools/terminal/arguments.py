@@ -46,6 +46,11 @@ class Moment(click.ParamType):
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+def milliseconds(moment: datetime | None) -> int | None:
+    """Return a moment in milliseconds since the epoch; None if there is none."""
+    return None if moment is None else round(moment.timestamp() * 1000)
+
+
 @dataclass(frozen=True, slots=True)
 class Period:
     """A range of record timestamps; None is an open bound."""
@@ -56,7 +61,7 @@ class Period:
     @property
     def since_ms(self) -> int | None:
         """Start in milliseconds since the epoch."""
-        return None if self.since is None else round(self.since.timestamp() * 1000)
+        return milliseconds(self.since)
 
     def __contains__(self, timestamp_ms: int) -> bool:
         return (self.since_ms is None or timestamp_ms >= self.since_ms) and (

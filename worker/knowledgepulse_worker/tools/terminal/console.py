@@ -25,6 +25,12 @@ PROGRESS_INTERVAL = 10.0
 
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
+
+def tell(text: str) -> None:
+    """Print a line with text from producers."""
+    errors.print(printable_line(text), markup=False, emoji=False)
+
+
 TopicProgressCallback = Callable[[str, int, int], None]
 """Called with a topic, the number of offsets read, and their total."""
 
@@ -60,8 +66,7 @@ def _print_progress(progress: Progress, done: ProgressColumn, ended: threading.E
     while not ended.wait(PROGRESS_INTERVAL):
         for task in progress.tasks:
             if not task.finished and task.total is not None:  # a pipe has no total, and may never end
-                line = f"{task.description}: {done.render(task)}"
-                errors.print(printable_line(line), markup=False, emoji=False)
+                tell(f"{task.description}: {done.render(task)}")
 
 
 @contextmanager

@@ -17,8 +17,7 @@ from rich.progress import Progress
 
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.message_text import printable
-from knowledgepulse_worker.terminal.printable import printable_line
-from knowledgepulse_worker.tools.terminal.console import errors
+from knowledgepulse_worker.tools.terminal.console import errors, tell
 from knowledgepulse_worker.tools.terminal.lines import file_errors, without_mark
 from knowledgepulse_worker.tools.terminal.unread_files import unread_beginning
 
@@ -157,7 +156,7 @@ class Rejections:
         """Print a document's location, and why it is not a trace, if it is one of the first."""
         self.count += 1
         if self.count <= _MAX_REJECTIONS:
-            errors.print(printable_line(f"{location}: {error.reason}: {error}"), markup=False, emoji=False)
+            tell(f"{location}: {error.reason}: {error}")
 
     def show_rest(self) -> None:
         """Print how many were not named."""

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from knowledgepulse_worker.tools.terminal.arguments import Moment
+from knowledgepulse_worker.tools.terminal.arguments import LazyChoice, Moment
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -28,6 +28,12 @@ def embedder_option(told: str) -> Callable[[Function], Function]:
     return click.option(
         "--embedder", type=click.Choice(["none", "lexical", "sentence-transformers"]), help=told
     )
+
+
+def key_option(told: str) -> Callable[[Function], Function]:
+    """Return the option for the record key."""
+    keys = LazyChoice("knowledgepulse_worker.tools.common.record_key:KeyBy")
+    return click.option("--key", type=keys, default="id", help=told)
 
 
 def period_options(told: str) -> Callable[[Function], Function]:
