@@ -1,7 +1,8 @@
 """Tampered outputs, and the defects that an audit counts."""
 
 import json
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 
 def score_of(output):

@@ -6,7 +6,8 @@ import asyncio
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from knowledgepulse_kafka.commit_outcome import CommitOutcome, Committed, Refused, Throttled
 from knowledgepulse_kafka.errors import (

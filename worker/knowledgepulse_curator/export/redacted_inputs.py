@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, fields, replace
+
+from msgspec.structs import asdict, replace
 
 from knowledgepulse_curator.export.export_inputs import ExportInputs
 from knowledgepulse_kafka.records import RawRecord
@@ -11,8 +12,7 @@ from knowledgepulse_worker.errors import RedactionError
 from knowledgepulse_worker.redaction.copies import RedactFunction, redacted_trace
 
 
-@dataclass(frozen=True, slots=True)
-class RedactedRecord(RawRecord):
+class RedactedRecord(RawRecord, frozen=True):
     """A record with a redacted trace.
 
     Attributes:
@@ -46,5 +46,4 @@ class RedactedInputs:
                 failed = (("kp-redaction-error", error.reason.encode()),)
                 yield replace(record, value=None, headers=failed)
             else:
-                members = {field.name: getattr(record, field.name) for field in fields(record)}
-                yield RedactedRecord(**members | {"value": value}, original=original)
+                yield RedactedRecord(**asdict(record) | {"value": value, "original": original})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Self, TypeAlias
 
 from aiokafka import TopicPartition
@@ -20,6 +19,7 @@ from aiokafka.errors import (
     UnknownMemberIdError,
 )
 from aiokafka.structs import OffsetAndMetadata, RecordMetadata
+from msgspec.structs import replace
 
 from knowledgepulse_kafka.errors import retrieve_exception
 from knowledgepulse_kafka.group_offsets import GroupMetadata

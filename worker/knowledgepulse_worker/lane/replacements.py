@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
+from msgspec.structs import replace
 from msgspec.structs import replace as replace_fields
 
 from knowledgepulse_kafka.errors import DeliveryError, TimestampError, TooLargeError, UnacceptableError

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
+import msgspec
+
 from knowledgepulse_kafka.records import OutputRecord, RawRecord
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import Metadata
@@ -17,8 +19,7 @@ from knowledgepulse_worker.records.valid_traces import Range
 from knowledgepulse_worker.scoring import AddedScore, Counts, Score
 
 
-@dataclass(frozen=True, slots=True)
-class UndecodableRecord:
+class UndecodableRecord(msgspec.Struct, frozen=True):
     """A record that is not a valid trace, or is poison and must not be decoded."""
 
     record: RawRecord
@@ -27,8 +28,7 @@ class UndecodableRecord:
     is_ready: ClassVar[bool] = True
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedRecord:
+class DecodedRecord(msgspec.Struct, frozen=True):
     """A trace that waits for its embedding, if there is an embedder."""
 
     record: RawRecord

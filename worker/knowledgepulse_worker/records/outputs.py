@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from dataclasses import replace
 from hashlib import sha256
 from struct import pack
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from knowledgepulse_kafka.records import NO_TIMESTAMP, Headers, OutputRecord, RawRecord, is_utf8
 from knowledgepulse_schemas import DeadLetterHeaders

@@ -1,6 +1,6 @@
 """Outputs that are too large for their topic are told, but not each of them."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from knowledgepulse_kafka import log_interval
 from knowledgepulse_kafka.records import OutputRecord

@@ -2,12 +2,12 @@
 
 import json
 from base64 import b64decode
-from dataclasses import replace
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_schemas import DeadLetterHeaders

@@ -1,8 +1,7 @@
 """What the audit says of novelty: exactly by the ledger's vectors, else by an embedder within a tolerance."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from knowledgepulse_worker.tools.audit import source_index
 from support.audited import counts, score_of, with_score

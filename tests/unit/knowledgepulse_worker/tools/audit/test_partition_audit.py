@@ -2,11 +2,11 @@
 
 import json
 from base64 import b64encode
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from knowledgepulse_kafka.records import Fault
 from knowledgepulse_worker.policy import Policy

@@ -1,8 +1,7 @@
 """Which dead letters a replay skips."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter
