@@ -7,6 +7,7 @@ import io
 import os
 import signal
 import sys
+import warnings
 from contextlib import suppress
 from importlib.util import find_spec
 from types import FrameType
@@ -259,6 +260,8 @@ def _warn_of_ignored_variables() -> None:
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> None:
     """Exit in the same way as on Ctrl-C, so that resources are closed."""
+    # Python would warn of a coroutine that was called when the signal came, and not yet awaited.
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     sys.exit(128 + number)
 
 

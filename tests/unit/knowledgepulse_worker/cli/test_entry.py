@@ -264,6 +264,14 @@ def test_a_hangup_ends_a_command_in_the_same_way_as_ctrl_c():
     assert process.returncode == 128 + signal.SIGHUP
 
 
+def test_a_signal_between_a_call_and_its_await_is_no_warning():
+    code = "import asyncio, click, os, signal; from knowledgepulse_worker.cli.entry import main; "
+    code += "stopped = lambda: (asyncio.sleep(0), os.kill(os.getpid(), signal.SIGTERM)); "
+    code += "main.add_command(click.Command('stopped', callback=stopped)); main(['stopped'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "")
+
+
 def test_an_output_that_cannot_be_written_is_an_error_in_one_line():
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run([*KP_WORKER, "config"], stdout=full, stderr=subprocess.PIPE, check=False)
