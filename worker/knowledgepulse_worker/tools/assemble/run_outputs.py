@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, RawRecord
 from knowledgepulse_kafka.topic_limits import record_bytes

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from typing import Self
+
+from msgspec.structs import replace
 
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_kafka.topic_reader import Record, raw_record

@@ -3,6 +3,7 @@
 import dataclasses
 from datetime import timedelta
 
+import msgspec
 import pytest
 from hypothesis import given
 
@@ -24,7 +25,7 @@ def test_each_replay_only_increments_the_attempt(record):
     for attempt in range(first + 1, first + 4):
         replayed = DeadLetter.read(buried(record)).replay_headers()
         assert replayed == [*own, ("kp-attempt", str(attempt).encode())]
-        record = dataclasses.replace(record, offset=record.offset // 2, headers=tuple(replayed))
+        record = msgspec.structs.replace(record, offset=record.offset // 2, headers=tuple(replayed))
         assert DeadLetter.read(buried(record)).attempts == attempt
 
 

@@ -1,8 +1,8 @@
 """Displaying dead letters."""
 
-import dataclasses
 import json
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +16,7 @@ hostile = st.text() | st.sampled_from(["\x1b[31mred", "\x9b2J", "a\r\nkp-reason:
 @given(records, hostile, hostile)
 def test_output_contains_no_terminal_control_characters(record, message, value):
     """Only the value may have several lines, after everything else."""
-    record = dataclasses.replace(record, value=value.encode())
+    record = msgspec.structs.replace(record, value=value.encode())
     letter = buried(record, message=message)
     read = DeadLetter.read(letter)
     shown = text.details(letter)
