@@ -118,13 +118,17 @@ def embedding_text(trace: TraceLike, text: TraceText = "sdk") -> str:
     if text == "agent":
         beginning = _beginning(trace.task.objective)
         return _joined(itertools.chain([beginning], _steps(trace, replies=False)), MAX_CHARACTERS)
-    parts = (*_ends(trace.task.objective), _joined(_steps(trace, replies=True), MAX_STEPS_CHARACTERS))
-    return PART_SEPARATOR.join(part.replace(PART_SEPARATOR, " ") for part in parts)
+    steps = _joined(_steps(trace, replies=True), MAX_STEPS_CHARACTERS)
+    return _in_parts((*_ends(trace.task.objective), steps))
 
 
 def words_text(trace: TraceLike) -> str:
     """Return a text with exactly the words of each part of the text ``parts``, in a fraction of the time."""
-    return PART_SEPARATOR.join(part.replace(PART_SEPARATOR, " ") for part in word_texts(trace))
+    return _in_parts(word_texts(trace))
+
+
+def _in_parts(texts: Iterable[str]) -> str:
+    return PART_SEPARATOR.join(text.replace(PART_SEPARATOR, " ") for text in texts)
 
 
 def word_texts(trace: TraceLike) -> tuple[str, str, str]:
