@@ -65,7 +65,10 @@ def _archive(kafka: JavaKafka, folder: Path, archive: Path) -> None:
         wait_for_answer(clients, START_LIMIT, lambda: process.poll() is None)
         asyncio.run(_use(clients))
         process.terminate()
-        process.wait(START_LIMIT)  # to write it takes longer than a broker has for its end
+        try:
+            process.wait(START_LIMIT)  # to write it takes longer than a broker has for its end
+        except subprocess.TimeoutExpired as late:
+            raise Unavailable(f"Java did not write it within {START_LIMIT:.0f} s") from late
 
 
 async def _use(servers: str) -> None:
