@@ -95,9 +95,9 @@ class Log:
         return first
 
     def reached(self, transaction: Transaction, sequence: int) -> None:
-        """Take note of a producer's batch, even if it is refused; the first of an unknown one has any number.
+        """Note a producer's batch, even one that is refused.
 
-        So do the logs of a topic that was created again.
+        The first batch of an unknown producer may have any number, as after a topic was created again.
         """
         epochs = self._sequences.setdefault(transaction.id, {})
         epochs.setdefault(transaction.epoch, 0 if epochs else sequence)

@@ -70,7 +70,7 @@ class Kind(IntEnum):
 
 
 def kinds_of_characters() -> Iterator[tuple[int, Kind]]:
-    """Yield each character from which on they are of another kind, with that kind, in order."""
+    """Yield, in order, each character at which the kind changes, with the new kind."""
     yield 0, Kind.SEPARATOR
     for run in _RUNS.finditer("".join(map(chr, range(_END_OF_LETTERS)))):
         yield run.start(), Kind.UNSPACED if run["unspaced"] else Kind.LETTER

@@ -31,9 +31,9 @@ from knowledgepulse_worker.stream.worker_pages import Page, pages
 def pauses(interval: float, taken: float) -> tuple[float, float]:
     """Return the seconds from a transaction to the next while no lane is scoring, and while one is.
 
-    A transaction costs processor time, which only a worker that scores lacks. The interval is from start
-    to start. What arrives during a slow transaction waits for the next one, which therefore follows at
-    once. Only if a lane is scoring, the lanes get as much time as it took.
+    The interval is from start to start. A transaction costs processor time, which a worker can spare unless
+    it is scoring. What arrives during a slow transaction waits for the next one, which therefore follows at
+    once; but while a lane is scoring, the lanes first get as much time as the transaction took.
 
     Args:
         interval: the commit interval in seconds.
