@@ -290,10 +290,9 @@ class Stream:
 
     async def read(self, *topics: str) -> list[ConsumerRecord]:
         """Return all records in the topics, by topic, partition and offset."""
+        records: list[ConsumerRecord] = []
         async with self._reading(topics) as (consumer, partitions):
-            ends = await consumer.end_offsets(partitions)
-            records: list[ConsumerRecord] = []
-            while any([await consumer.position(tp) < end for tp, end in ends.items()]):
+            while not all([await _read_to_end(consumer, tp) for tp in partitions]):
                 for batch in (await consumer.getmany(timeout_ms=200)).values():
                     records += batch
         return sorted(
@@ -357,6 +356,12 @@ class Stream:
 async def ended(program: Worker) -> None:
     """Return when a program has ended by itself, as it should."""
     assert await program.process.wait() == 0, program.log()
+
+
+async def _read_to_end(consumer: AIOKafkaConsumer, tp: TopicPartition) -> bool:
+    """Tell whether a partition is read to the end of its log: markers of a transaction come after its commit."""
+    end = consumer.highwater(tp)
+    return end is not None and await consumer.position(tp) >= end
 
 
 async def _partitions(consumer: AIOKafkaConsumer, topic: str) -> set[int]:
