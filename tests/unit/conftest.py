@@ -18,6 +18,7 @@ from knowledgepulse_worker.policy import Policy, Reading
 from knowledgepulse_worker.records.decode_content import counts_of
 from knowledgepulse_worker.scoring import Content, Counts, Score, ScoredRecord, Scorer
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.common.scored_records import score_json
 from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 
 
@@ -123,5 +124,6 @@ def scored(tmp_path_factory: pytest.TempPathFactory, real_traces: list[bytes]) -
     """Return a file of the real traces, scored without an embedder."""
     scorer = make_scorer(Settings(), None)
     file = tmp_path_factory.mktemp("scored") / "scored.jsonl"
-    file.write_text("\n".join(score_line(line, scorer, 10**7).to_json("none") for line in real_traces) + "\n")
+    scored = (score_line(line, scorer, 10**7, embedder="none") for line in real_traces)
+    file.write_text("\n".join(map(score_json, scored)) + "\n")
     return file

@@ -67,7 +67,7 @@ def fit(
     active, every = given.policy, given.all_labels()
     agreed, used = list(agreements(every, min_reward)), labels_to_fit(every)
     today = datetime.now(UTC).date().isoformat()
-    records = given.comparable(content=True)
+    records = given.comparable()
     fitted = fit.fit(records, used, active, today=today, min_reward=min_reward, **options)
     if plot and any(domain.appraisals for domain in fitted.domains.values()):
         from knowledgepulse_curator.fitting.plots import plot_fit  # noqa: PLC0415 - matplotlib is slow

@@ -14,6 +14,7 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import content, task_of
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.common.scored_records import score_json
 from knowledgepulse_worker.tools.policies.command_inputs import Inputs
 from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 
@@ -91,7 +92,8 @@ def test_a_session_continues_after_the_labellers_last_label_then_with_the_skippe
 
 def test_a_scored_line_is_shown_as_far_as_it_was_kept(tmp_path, real_traces):
     scorer = make_scorer(Settings(), None)
-    (tmp_path / "scored.jsonl").write_text(score_line(real_traces[0], scorer, 10**7).to_json("none"))
+    scored = score_line(real_traces[0], scorer, 10**7, embedder="none")
+    (tmp_path / "scored.jsonl").write_text(score_json(scored))
     given = Inputs((tmp_path / "scored.jsonl",))
 
     (trace,) = traces_to_label(given, {}, Policy(), 5)

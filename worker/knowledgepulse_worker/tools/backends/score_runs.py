@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
@@ -13,7 +13,6 @@ from knowledgepulse_worker.tools.backends.backend import Backend, RunScore, batc
 from knowledgepulse_worker.tools.backends.pull_runs import Pull
 from knowledgepulse_worker.tools.backends.run_scores import read_scored, run_in, run_score
 from knowledgepulse_worker.tools.backends.send_scores import SCORES_TOGETHER
-from knowledgepulse_worker.tools.score.offline import OfflineScore
 from knowledgepulse_worker.tools.terminal.arguments import milliseconds
 from knowledgepulse_worker.tools.terminal.console import errors, tell
 
@@ -23,15 +22,15 @@ class ScoredRun:
     """A run's trace, as JSON, and its score."""
 
     value: bytes
-    scored: OfflineScore
+    scored: ScoredRecord
 
     def record(self, backend: Backend) -> ScoredRecord:
         """Return the score by the name that the run has in the backend."""
-        return self.scored.record(run_in(backend, read_scored(self.value)) or self.scored.trace.id)
+        return replace(self.scored, source=run_in(backend, read_scored(self.value)) or self.scored.id)
 
 
 async def score_runs(
-    backend: Backend, since: datetime | None, score: Callable[[bytes], OfflineScore]
+    backend: Backend, since: datetime | None, score: Callable[[bytes], ScoredRecord]
 ) -> list[ScoredRun]:
     """Score all runs of a backend that have ended, in the order of their starts.
 
@@ -63,7 +62,7 @@ async def write_scores(backend: Backend, runs: Sequence[ScoredRun], policy: str)
         InputError: the backend does not answer.
         SecurityError: it refuses the key.
     """
-    traces = {run.scored.trace.id: read_scored(run.value) for run in runs}
+    traces = {run.scored.id: read_scored(run.value) for run in runs}
     scores: list[RunScore] = []
     best_first = sorted(runs, key=lambda run: -run.scored.score.quality_score)
     for rank, run in enumerate(best_first, start=1):
@@ -76,7 +75,7 @@ async def write_scores(backend: Backend, runs: Sequence[ScoredRun], policy: str)
             "nearest_run": nearest_run,
             "nearest_link": None if nearest_run is None else backend.link(nearest_run),
         }
-        made = run_score(backend, traces[run.scored.trace.id], score, details)
+        made = run_score(backend, traces[run.scored.id], score, details)
         if made is not None:
             scores.append(made)
     refused = 0

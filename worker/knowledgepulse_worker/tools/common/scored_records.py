@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Protocol
+from dataclasses import asdict, replace
+from typing import Any, Protocol
 
 import msgspec
 
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility, trace_id_of
 from knowledgepulse_worker.errors import InvalidRecordError
+from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.records.decode_content import content_and_counts_of
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
@@ -19,6 +21,9 @@ from knowledgepulse_worker.tools.common.trace_summary import TraceSummary
 
 HEADERS = ("kp-source", "kp-score", "kp-policy")
 """The headers that the worker appends to a scored record, in order."""
+
+_TEXT_CHARACTERS = 80
+"""Characters of an objective and of a result in a row."""
 
 
 class KafkaRecord(Protocol):
@@ -67,6 +72,46 @@ def read_line(source: str, line: bytes) -> ScoredRecord:
     others = msgspec.structs.asdict(fields)
     del others["quality_score"]
     return ScoredRecord(source=source, score=score, **others)
+
+
+def members_of(record: ScoredRecord) -> dict[str, Any]:
+    """Return what a line says of a trace: its id, the score, and what policies and people need."""
+    return {
+        "id": record.id,
+        **record.score.as_dict(),
+        "decision": record.score.decision,
+        "task_domain": record.task_domain,
+        "visibility": record.visibility,
+        "privacy_level": record.privacy_level,
+        "success": record.success,
+        "confidence": record.confidence,
+        "embedder": record.embedder,
+        "content": record.content and asdict(record.content),
+        "counts": record.counts and msgspec.to_builtins(record.counts),
+        "agent_id": record.agent_id,
+    }
+
+
+def score_json(record: ScoredRecord, policy: str | None = None, value: bytes = b"") -> str:
+    """Return a line of ``kp-worker score`` output, in ASCII.
+
+    Args:
+        record: the trace that was scored.
+        policy: the digest of the policy; if given, the line ends with it and the trace.
+        value: the trace's JSON.
+    """
+    line = members_of(record) | {"partition": record.partition}
+    if policy is None:
+        return json.dumps(line)
+    return f'{json.dumps(line | {"policy": policy})[:-1]}, "trace": {value.decode()}}}'
+
+
+def excerpt(record: ScoredRecord) -> str:
+    """Return the beginnings of a trace's objective and result for a row; text from producers is escaped."""
+    if record.content is None:
+        return "-"
+    objective, result = record.content.objective, record.content.result
+    return printable(f"{objective[:_TEXT_CHARACTERS]} → {result[:_TEXT_CHARACTERS]}")
 
 
 def read_scored_record(record: KafkaRecord) -> ScoredRecord | None:

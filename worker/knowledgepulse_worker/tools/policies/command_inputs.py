@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,14 +80,10 @@ class Inputs:
         settings = self.settings  # read even with a file, so that wrong settings are reported at once
         return load_policy(self.policy_file) if self.policy_file else settings.policy
 
-    def records(self, *, content: bool = True) -> list[ScoredRecord]:
-        """Return the scored traces of the files, or else of the topics.
-
-        Args:
-            content: from topics, read also what a person needs to judge a trace.
-        """
+    def records(self) -> list[ScoredRecord]:
+        """Return the scored traces of the files, or else of the topics."""
         if not self.files:
-            return asyncio.run(self._records_of_topics(content=content))
+            return asyncio.run(self._records_of_topics())
         return [*self.records_of_files(self.settings.policy)]
 
     def records_of_files(self, policy: Policy) -> Iterator[ScoredRecord]:
@@ -100,15 +96,11 @@ class Inputs:
 
         return read_files(self.files, self.settings.model_copy(update={"policy": policy}))
 
-    async def _records_of_topics(self, *, content: bool) -> list[ScoredRecord]:
-        from knowledgepulse_worker.records.decode_content import content_of  # noqa: PLC0415
-        from knowledgepulse_worker.tools.policies.scored_topics import open_scored_topics  # noqa: PLC0415
+    async def _records_of_topics(self) -> list[ScoredRecord]:
+        from knowledgepulse_worker.tools.policies.scored_topics import open_scored_topics  # noqa: PLC0415 - as above
 
         async with open_scored_topics(self.settings) as topics:
-            records = [
-                replace(scored, content=content_of(record.value or b"")) if content else scored
-                async for record, scored in topics.read(self.period)
-            ]
+            records = [scored async for _, scored in topics.read(self.period)]
         if topics.repeats:
             errors.print(f"skipped {topics.repeats:,} records that repeat earlier ones")
         if topics.foreign:
@@ -119,11 +111,11 @@ class Inputs:
             raise InputError(f"{names} contain no scored traces{of}")
         return records
 
-    def comparable(self, *, content: bool = False) -> list[ScoredRecord]:
+    def comparable(self) -> list[ScoredRecord]:
         """Return the scored traces, and warn if the settings' embedder would score them otherwise."""
         from knowledgepulse_worker.tools.policies.tune import embedder_warning  # noqa: PLC0415 - keeps `--help` fast
 
-        records = self.records(content=content)
+        records = self.records()
         if warning := embedder_warning(records, self.settings.embedding):
             errors.print(f"warning: {warning}")
         return records

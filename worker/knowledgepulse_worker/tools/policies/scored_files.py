@@ -46,7 +46,7 @@ def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredReco
         return make_scorer(settings, load_embedder(settings.embedding, settings.cache))
 
     def read_raw(source: str, line: bytes) -> ScoredRecord:
-        return score_line(line, scorer(), settings.limits.trace_bytes).record(source, name)
+        return score_line(line, scorer(), settings.limits.trace_bytes, source, embedder=name)
 
     rejections = Rejections()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 
 from knowledgepulse_kafka.rights import READ, topic_rights
@@ -14,7 +13,6 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.policy_topic import KeptPolicy, read_policies
 from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.kafka.worker_topics import policies_topic_name
-from knowledgepulse_worker.records.decode_content import content_of
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import REMEDY, Settings
 from knowledgepulse_worker.tools.common.scored_records import is_named, read_counted
@@ -66,11 +64,9 @@ class ScoredTopics:
         traces: list[ScoredRecord] = []
         async for record, scored in self._with_repeats(Period()):
             position = f"{record.topic}/{record.partition}/{record.offset}"
-            scored_trace = replace(scored, content=content_of(record.value or b""))
-            if (
-                name in (scored_trace.source, position) or is_named(scored_trace, name)
-            ) and scored_trace not in traces:
-                traces.append(scored_trace)
+            is_wanted = name in (scored.source, position) or is_named(scored, name)
+            if is_wanted and scored not in traces:
+                traces.append(scored)
         return traces
 
     async def _with_repeats(self, period: Period) -> AsyncIterator[tuple[Record, ScoredRecord]]:

@@ -76,7 +76,8 @@ def _print_lines(traces: _Traces, given: Scoring) -> None:
 
 
 def _print_table(traces: _Traces, given: Scoring) -> None:
-    records = [scored.record(document.location) for document, scored in traces.each(given.scorer())]
+    scored = traces.each(given.scorer())
+    records = [replace(record, source=document.location) for document, record in scored]
     if records:
         given.print_table(records, "trace")
         click.echo(f"\n{_next_command(traces)}")

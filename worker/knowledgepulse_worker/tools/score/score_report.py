@@ -12,15 +12,13 @@ from rich.text import Text
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.policy import Policy, places
 from knowledgepulse_worker.scoring import ScoredRecord, explain_score, override_effects, similarity_text
+from knowledgepulse_worker.tools.common.scored_records import excerpt
 
 FIFTH = 0.2
 """The share that the report tries on the traces: that of the quickstart."""
 
 _ROWS = 20
 """Traces in the table, so that the best are in sight when it ends."""
-
-_TEXT_CHARACTERS = 80
-"""Characters of an objective and of a result in a row."""
 
 
 def best_first(records: Sequence[ScoredRecord]) -> list[ScoredRecord]:
@@ -71,16 +69,9 @@ def _table(ordered: Sequence[ScoredRecord], fifth: Collection[int], noun: str) -
             printable(record.score.domain),
             str(record.counts.steps) if record.counts else "-",
             printable(record.source),
-            _told(record),
+            _on_one_line(excerpt(record)),
         )
     return table
-
-
-def _told(record: ScoredRecord) -> Text:
-    """Return the objective and the result of a trace."""
-    content = record.content
-    told = content and f"{content.objective[:_TEXT_CHARACTERS]} → {content.result[:_TEXT_CHARACTERS]}"
-    return _on_one_line(printable(told or "-"))
 
 
 def _on_one_line(text: str) -> Text:

@@ -17,7 +17,8 @@ from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import Settings, load_settings, override
 from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.tools.common.record_key import KeyBy
-from knowledgepulse_worker.tools.score.offline import OfflineScore, Partitions, embedder_name, make_scorer
+from knowledgepulse_worker.tools.common.scored_records import score_json
+from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name, make_scorer
 from knowledgepulse_worker.tools.score.score_report import report_of
 from knowledgepulse_worker.tools.terminal.options import embedder_option, key_option, with_options
 from knowledgepulse_worker.tools.terminal.reports import print_parts
@@ -91,7 +92,7 @@ class Scoring:
         """Whether each score is printed as a line of JSON, instead of a table of all."""
         return self.traces or (not sys.stdout.isatty() if self.as_json is None else self.as_json)
 
-    def scorer(self) -> Callable[[bytes], OfflineScore]:
+    def scorer(self) -> Callable[[bytes], ScoredRecord]:
         """Return a function that scores a trace against those before it; loading a model takes seconds.
 
         The function raises an InvalidRecordError for what is not a valid trace.
@@ -105,12 +106,12 @@ class Scoring:
         except (ModelError, MissingExtraError) as error:
             raise type(error)(f"`--embedder lexical` needs no model; {error}") from error
         topic = Partitions(self.partitions, self.key, partial(make_scorer, settings, embedder))
-        return partial(topic.score, max_bytes=settings.limits.trace_bytes)
+        name = embedder_name(settings.embedding)
+        return partial(topic.score, max_bytes=settings.limits.trace_bytes, embedder=name)
 
-    def line_of(self, scored: OfflineScore, value: bytes) -> str:
+    def line_of(self, scored: ScoredRecord, value: bytes) -> str:
         """Return a score as a line of JSON; with ``--traces``, it ends with its trace, the given JSON."""
-        policy = self.settings.policy.digest if self.traces else None
-        return scored.to_json(embedder_name(self.settings.embedding), policy, value)
+        return score_json(scored, self.settings.policy.digest if self.traces else None, value)
 
     def print_table(self, records: Sequence[ScoredRecord], noun: str) -> None:
         """Print the best traces as a table, and a report; see :func:`report_of`."""

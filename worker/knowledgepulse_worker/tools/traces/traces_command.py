@@ -7,12 +7,11 @@ import heapq
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_worker.errors import InputError
@@ -21,7 +20,7 @@ from knowledgepulse_worker.policy import Policy, by_digest, is_digest_of
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.printable import time_text
-from knowledgepulse_worker.tools.common.scored_records import is_named
+from knowledgepulse_worker.tools.common.scored_records import excerpt, is_named, members_of
 from knowledgepulse_worker.tools.policies.command_inputs import Inputs, policy_option, source_options
 from knowledgepulse_worker.tools.terminal.arguments import SCORE
 from knowledgepulse_worker.tools.terminal.console import errors
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 _COLUMNS = "{:24}  {:24}  {:16}  {:6}  {:10}  {:45}  {:>5}  {}"
 _HEADS = ("SOURCE", "TIME", "DOMAIN", "SCORE", "DECISION", "ID", "STEPS", "OBJECTIVE → RESULT")
-_TEXT_CHARACTERS = 80
-"""Characters of an objective and of a result in a row."""
 _SUFFIXES = {".json", ".jsonl"}
 """Suffixes by which a name is known as that of a file, and not of a trace."""
 
@@ -135,8 +132,6 @@ def _distance(record: ScoredRecord) -> float:
 
 def _row(record: ScoredRecord) -> str:
     """Format a trace as a table row; text from producers is escaped."""
-    content = record.content
-    told = content and f"{content.objective[:_TEXT_CHARACTERS]} → {content.result[:_TEXT_CHARACTERS]}"
     return _COLUMNS.format(
         printable(record.source),
         "-" if record.timestamp_ms is None else time_text(record.timestamp_ms),
@@ -145,31 +140,14 @@ def _row(record: ScoredRecord) -> str:
         record.score.decision,
         printable(record.id),
         record.counts.steps if record.counts else "-",
-        printable(told or "-"),
+        excerpt(record),
     )
 
 
 def _line(record: ScoredRecord) -> str:
     """Format a trace as a line of ASCII JSON, with what the output of `kp-worker score` has."""
-    return json.dumps(
-        {
-            "source": record.source,
-            "timestamp_ms": record.timestamp_ms,
-            "id": record.id,
-            "task_domain": record.task_domain,
-            "visibility": record.visibility,
-            "privacy_level": record.privacy_level,
-            "policy": record.policy,
-            **record.score.as_dict(),
-            "decision": record.score.decision,
-            "success": record.success,
-            "confidence": record.confidence,
-            "embedder": record.embedder,
-            "content": record.content and asdict(record.content),
-            "counts": record.counts and msgspec.to_builtins(record.counts),
-            "agent_id": record.agent_id,
-        }
-    )
+    place = {"source": record.source, "timestamp_ms": record.timestamp_ms, "policy": record.policy}
+    return json.dumps(place | members_of(record))
 
 
 @traces.command("show")

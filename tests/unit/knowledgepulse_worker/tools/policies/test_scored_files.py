@@ -8,6 +8,7 @@ import pytest
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.common.scored_records import score_json
 from knowledgepulse_worker.tools.policies import scored_files
 from knowledgepulse_worker.tools.policies.scored_files import read_files
 from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
@@ -16,7 +17,7 @@ from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 @pytest.fixture
 def scored_lines(real_traces):
     scorer = make_scorer(Settings(), None)
-    return [score_line(line, scorer, 10**7).to_json("none").encode() for line in real_traces[:5]]
+    return [score_json(score_line(line, scorer, 10**7, embedder="none")).encode() for line in real_traces[:5]]
 
 
 SETTINGS = Settings(embedding={"backend": "none"})
