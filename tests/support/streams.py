@@ -359,7 +359,7 @@ async def ended(program: Worker) -> None:
 
 
 async def _read_to_end(consumer: AIOKafkaConsumer, tp: TopicPartition) -> bool:
-    """Tell whether a partition is read to the end of its log: markers of a transaction come after its commit."""
+    """Tell whether a partition is read to its log's end: a transaction's marker comes after its commit."""
     end = consumer.highwater(tp)
     return end is not None and await consumer.position(tp) >= end
 
