@@ -117,12 +117,15 @@ class LogChanges:
 
         A lagging leader would serve the former topic's records again and then report the new topic's id.
         """
-        tasks = self._tasks()
-        topic_id = await self._topic_ids.current(tasks)
+        tasks, former = self._tasks(), self.topic_id
+        self.topic_id = await self._topic_ids.current(tasks)  # also for those whose recovery ends meanwhile
         for task in tasks.values():
             task.next = None
-        await self._client.seek_to_beginning(*(task.place for task in tasks.values()))
-        self.topic_id = topic_id  # set last, so that an interrupted call is repeated
+        try:
+            await self._client.seek_to_beginning(*(task.place for task in tasks.values()))
+        except BaseException:
+            self.topic_id = former  # so that an interrupted call is repeated
+            raise
 
     # --- a truncated log
 

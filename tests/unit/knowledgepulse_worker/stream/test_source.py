@@ -333,6 +333,41 @@ async def test_a_recreated_topic_is_read_however_long_its_beginning_takes_to_fin
     assert world.outputs()[5:] == list(range(100, 105))
 
 
+async def test_a_partition_that_recovers_while_a_recreated_topic_is_sought_is_read_from_its_beginning(
+    start, monkeypatch
+):
+    """It was read from the former topic's position on, and the records before were lost without a line."""
+    monkeypatch.setattr(log_changes, "_LOOK_UP_INTERVAL", 0.0)
+    first = await start()
+    for partition in (0, 1):
+        first.publish(partition, partition)
+    await first.member.rebalance([0, 1])
+    await first.committed({0: 1, 1: 1})
+    await first.stop()
+
+    second = await start(first.cluster)
+    gate = second.reader.gates[1] = asyncio.Event()
+    await second.member.rebalance([0, 1])
+    await second.until(lambda: second.source.tasks[0].is_recovered)
+    seek, sought, is_recovered = second.member.seek_to_beginning, asyncio.Event(), asyncio.Event()
+
+    async def slowly(*partitions):
+        await seek(*partitions)
+        sought.set()
+        await is_recovered.wait()
+
+    monkeypatch.setattr(second.member, "seek_to_beginning", slowly)
+    second.create_again("raw-traces")
+    second.publish(1, 10, 11)
+    await sought.wait()
+    monkeypatch.setattr(second.member, "seek_to_beginning", seek)
+    gate.set()
+    await second.until(lambda: second.source.tasks[1].is_recovered)
+    is_recovered.set()
+
+    await second.finished(0, 1, 10, 11)
+
+
 async def test_while_no_records_come_a_leader_that_is_down_holds_up_no_other_partition(start, monkeypatch):
     monkeypatch.setattr(log_changes, "_LOOK_UP_INTERVAL", 0.0)
     monkeypatch.setattr(log_changes, "_LOOK_UP_LIMIT", 0.01)
