@@ -6,13 +6,11 @@ import asyncio
 import os
 import uuid
 from contextlib import nullcontext
-from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
 from pydantic import SecretStr
 
-from knowledgepulse_curator.contributions import registry_access
 from knowledgepulse_curator.contributions.knowledge_unit import KnowledgeUnit, unit_of
 from knowledgepulse_curator.contributions.registry_access import require_access
 from knowledgepulse_curator.contributions.registry_client import RegistryAnswer, RegistryClient
@@ -42,12 +40,6 @@ async def no_sleep(_seconds):
     """The bucket is full, and the tests ask for less."""
 
 
-@pytest.fixture
-def at_once(monkeypatch):
-    """Let a check of the access not wait for its turn."""
-    monkeypatch.setattr(registry_access, "asyncio", SimpleNamespace(sleep=no_sleep))
-
-
 def unit_in(record, registry):
     unit = unit_of(record.value, read_scored_record(record), registry)
     assert isinstance(unit, KnowledgeUnit)
@@ -66,9 +58,10 @@ async def test_a_trace_is_there_once_it_is_accepted_and_gone_once_it_is_deleted(
         assert not await client.has(unit.id)
 
 
-@pytest.mark.usefixtures("at_once")
-async def test_access_to_a_registry_takes_the_agent_s_own_key(registry):
-    await require_access(registry)
+async def test_access_to_a_registry_takes_the_agent_s_own_key_and_no_sleep(registry, monkeypatch):
+    with monkeypatch.context() as sleepless:
+        sleepless.setattr(asyncio, "sleep", None)
+        await require_access(registry)
     for changed, problem in [
         ({"agent_id": "kp:agent:other"}, "the key belongs to another agent"),
         ({"api_key": SecretStr("kp_unknown")}, "does not know the key"),
@@ -78,7 +71,6 @@ async def test_access_to_a_registry_takes_the_agent_s_own_key(registry):
             await require_access(registry.model_copy(update=changed))
 
 
-@pytest.mark.usefixtures("at_once")
 async def test_access_to_a_registry_takes_an_answer():
     (port,) = free_ports(1)
     away = RegistrySettings(url=f"http://127.0.0.1:{port}", agent_id="a", api_key="k")
