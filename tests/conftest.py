@@ -66,6 +66,15 @@ def default_hangup() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+@pytest.fixture(autouse=True)
+def _signals_as_before() -> Iterator[None]:
+    """Undo what a command does to this process: processes that later tests start would not end by SIGTERM."""
+    former = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in former.items():
+        signal.signal(number, handler)
+
+
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """Apache Kafka; where it can't be had, the tests that need it fail and say how to get it.
