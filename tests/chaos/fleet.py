@@ -21,8 +21,8 @@ from support import metrics_page as page
 from support.processes import peak_rss, send, tree
 from support.streams import Stream, Worker
 
-START_LIMIT = 60.0
-HOLD_LIMIT = 60.0
+START_LIMIT = 180.0
+HOLD_LIMIT = 180.0
 """Seconds until a worker commits its next transaction."""
 
 

@@ -34,8 +34,9 @@ class Proxy:
         self.connections: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._delay = 0.0
-        self._flows = asyncio.Event()
-        self._flows.set()
+        self._requests, self._answers = asyncio.Event(), asyncio.Event()  # set while they flow
+        self._requests.set()
+        self._answers.set()
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, *self._listen)
@@ -66,7 +67,12 @@ class Proxy:
 
     async def swallow(self) -> None:
         """Accept everything and forward nothing, like a firewall that drops packets."""
-        self._flows.clear()
+        self._requests.clear()
+        self._answers.clear()
+
+    async def hold_answers(self) -> None:
+        """Forward what workers send, but nothing of what the broker answers."""
+        self._answers.clear()
 
     async def lose(self) -> None:
         """Lose a tenth of the packets, which TCP then sends again."""
@@ -76,7 +82,8 @@ class Proxy:
         """Undo all faults."""
         self._faults.close()
         self._delay = 0.0
-        self._flows.set()
+        self._requests.set()
+        self._answers.set()
         if self._server is None:
             await self.start()
 
@@ -90,20 +97,22 @@ class Proxy:
                 # When one side closes, close the other.
                 with suppress(ExceptionGroup):
                     async with asyncio.TaskGroup() as group:
-                        group.create_task(self._forward(reader, target_writer))
-                        group.create_task(self._forward(target_reader, writer))
+                        group.create_task(self._forward(reader, target_writer, self._requests))
+                        group.create_task(self._forward(target_reader, writer, self._answers))
         except asyncio.CancelledError:
             pass  # the server would report it to the event loop's exception handler
         finally:
             writer.transport.abort()
             self._tasks.discard(task)
 
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flows: asyncio.Event
+    ) -> None:
         self.connections.add(writer)
         try:
             while data := await reader.read(_CHUNK):
                 await asyncio.sleep(self._delay)
-                await self._flows.wait()
+                await flows.wait()
                 writer.write(data)
                 await writer.drain()
             raise ConnectionAbortedError

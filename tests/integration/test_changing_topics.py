@@ -58,6 +58,7 @@ async def test_partitions_that_are_added_to_raw_are_read_and_no_ledger_is_lost(m
 
 async def forget_positions(stream):
     """Delete the group's positions, as its coordinator does after `offsets.retention.minutes`."""
+    await stream.left()
     async with admin_of(stream.settings.kafka.bootstrap_servers) as admin:
         coordinator = await admin.find_coordinator(stream.settings.kafka.group)
         answer = await admin._send_request(DeleteGroupsRequest([stream.settings.kafka.group]), coordinator)

@@ -53,7 +53,7 @@ LEARNED = {
 AGENT, FRAMEWORK = "kp:agent:swe-agent", "tau-bench"
 
 # Seconds: between scrapes; between a panel's points; more than the test takes; to wait for something.
-SCRAPE, STEP, WHOLE, LIMIT = 1, 4, 600, 30
+SCRAPE, STEP, WHOLE, LIMIT = 1, 4, 600, 120
 
 
 class Prometheus:

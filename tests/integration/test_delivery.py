@@ -71,6 +71,7 @@ async def test_bad_records_are_dead_letters_and_their_neighbours_are_scored(make
 
     async with stream.worker() as worker:
         outputs = {source_of(record): record for record in await stream.outputs(worker, raw)}
+        await worker.published(len(raw))
         counted = await worker.metrics()
         assert await worker.stop() == 0
 

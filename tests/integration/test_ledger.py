@@ -14,6 +14,7 @@ pytestmark = pytest.mark.integration
 
 async def go_back(stream, offset):
     """Reset the group to an offset, as an operator does while no worker runs."""
+    await stream.left()
     consumer = AIOKafkaConsumer(
         bootstrap_servers=stream.settings.kafka.bootstrap_servers,
         group_id=stream.settings.kafka.group,

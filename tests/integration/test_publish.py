@@ -92,7 +92,7 @@ async def test_a_confirmation_that_is_lost_publishes_nothing_twice(node, proxy, 
 
     async with publisher:
         await publish(publisher, lines[:FIRST])
-        await proxy.slow(2)
+        await proxy.hold_answers()
         rest = asyncio.create_task(publish(publisher, lines[FIRST:]))
         await values(stream, ALL)
         assert publisher.published.confirmed == FIRST, "the confirmation is still on its way"

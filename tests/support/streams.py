@@ -20,6 +20,7 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.structs import ConsumerRecord
 
+from knowledgepulse_kafka.group_member import GroupMember
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.settings import Settings, render
 from knowledgepulse_worker.tools.demo.processes import free_ports
@@ -76,11 +77,15 @@ class Worker:
                     return text if status == 200 else ""
                 await asyncio.sleep(0.1)
 
+    async def shows(self, value: float, name: str, **labels: str) -> None:
+        """Wait until a metric has this value: outputs are seen before they are counted."""
+        async with asyncio.timeout(READY_LIMIT):
+            while page.value(await self.metrics(), name, **labels) != value:
+                await asyncio.sleep(0.1)
+
     async def owns(self, partitions: int) -> None:
         """Wait until it owns this number of partitions."""
-        async with asyncio.timeout(READY_LIMIT):
-            while page.value(await self.metrics(), "kp_partitions", state="owned") != partitions:
-                await asyncio.sleep(0.1)
+        await self.shows(partitions, "kp_partitions", state="owned")
 
     async def published(self, count: int) -> None:
         """Wait until it has published at least this number of records."""
@@ -324,14 +329,22 @@ class Stream:
         ((*_, members, _operations),) = response.groups
         return list(members)
 
+    async def left(self) -> None:
+        """Wait until the group has no member: a busy worker may end before its coordinator knows."""
+        async with asyncio.timeout(ARRIVAL_LIMIT):
+            while await self.members():
+                await asyncio.sleep(0.1)
+
     async def committed(self) -> dict[int, int]:
-        """Return the group's committed offset in each raw partition that has one."""
-        kafka = self.settings.kafka
-        async with admin_of(kafka.bootstrap_servers) as admin:
-            places = await admin.list_consumer_group_offsets(kafka.group)
-        return {
-            tp.partition: place.offset for tp, place in places.items() if tp.topic == self.settings.topics.raw
-        }
+        """Return the group's committed offset in each raw partition that has one.
+
+        Markers of a transaction come after its commit, and until then its offsets are not told.
+        """
+        raw = self.settings.topics.raw
+        async with GroupMember(self.settings.kafka.client_config(), 10**6, rebalance_timeout=10) as member:
+            places = [TopicPartition(raw, number) for number in await _partitions(member, raw)]
+            found = await member.committed(places)
+        return {at.partition: position.offset for at, position in found.items()}
 
     async def outputs(self, worker: Worker, raw: Iterable[ConsumerRecord]) -> list[ConsumerRecord]:
         """Return the records in the output topics, once every raw record has an output."""
@@ -365,10 +378,12 @@ async def _read_to_end(consumer: AIOKafkaConsumer, tp: TopicPartition) -> bool:
 
 
 async def _partitions(consumer: AIOKafkaConsumer, topic: str) -> set[int]:
-    await consumer._client.force_metadata_update()
+    """Return a topic's partitions, once the broker that is asked knows it: a new one comes to it later."""
     consumer._client.add_topic(topic)
-    await consumer._client.force_metadata_update()
-    return consumer.partitions_for_topic(topic) or set()
+    async with asyncio.timeout(ARRIVAL_LIMIT):
+        while not (partitions := consumer.partitions_for_topic(topic)):
+            await consumer._client.force_metadata_update()
+    return set(partitions)
 
 
 def headers_of(record: ConsumerRecord) -> dict[str, str]:
