@@ -116,7 +116,7 @@ async def test_the_group_is_added_to_the_transaction_while_the_leaders_write_the
 
     publisher = TransactionalPublisher(Config(), "id", new_producer=lambda **_: Producer([]))
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert await publisher.commit([record(0, 0)], AFTER, GroupMetadata("group")) == Committed([5])
 
 

@@ -277,7 +277,7 @@ async def test_a_silent_process_is_not_what_it_said_last(tmp_path, monkeypatch):
 
 async def test_a_process_may_take_long_until_its_first_heartbeat(tmp_path):
     """It loads a model."""
-    here = Supervised(tmp_path, "time.sleep(0.5); works(); beat(60)", heartbeat=0.05)
+    here = Supervised(tmp_path, "time.sleep(0.5); works(); time.sleep(60)", heartbeat=0.05)
     await here.stopped_at_work()
     assert len(here.starts) == 1
 
