@@ -49,7 +49,10 @@ def shown(outcome):
         return f"{type(outcome).__name__}: {outcome}".replace(", ".join(INPUT_FORMATS), "(all formats)")
     trace = outcome.trace
     metadata = trace.metadata.model_dump(mode="json", exclude_unset=True)
-    losses = {path: [loss.values, loss.characters] for path, loss in sorted(outcome.losses.items())}
+    losses = {
+        path: [loss.values, loss.characters, *(["suspect"] if loss.suspect else [])]
+        for path, loss in sorted(outcome.losses.items())
+    }
     return {
         "task": trace.task.model_dump(mode="json", exclude_unset=True),
         "steps": [_step(step.model_dump(mode="json", exclude_unset=True)) for step in trace.steps],

@@ -168,3 +168,12 @@ def test_a_malformed_item_does_not_stop_the_rest_of_its_list(name):
 
     assert [isinstance(outcome, Conversion) for outcome in outcomes] == [True, False, True]
     assert "[1]" in str(outcomes[1])
+
+
+def test_a_suspect_loss_stays_suspect_in_a_total():
+    total, losses = Losses(), Losses()
+    losses.add_unknown("line", {"text": "Go on"})
+    total.add("line", "x")
+    total.merge(losses)
+
+    assert total["line"].suspect

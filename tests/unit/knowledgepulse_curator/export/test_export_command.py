@@ -48,15 +48,55 @@ def export(*arguments):
     return result.exit_code, progress.sub("", f"{result.stderr}{result.stdout}{message}")
 
 
+def said_by(*arguments):
+    """Return what an export says that succeeds."""
+    status, said = export(*arguments)
+    assert status == 0, said
+    return said
+
+
+def refusal(*arguments):
+    """Return the line of an export that is refused."""
+    status, said = export(*arguments)
+    assert (status, said.count("\n")) == (1, 1), said
+    return said
+
+
 @pytest.fixture
 def dataset(tmp_path, scored):
-    status, text = export(tmp_path / "set", scored, *OPTIONS)
-    assert (status, text.splitlines()[-1]) == (0, "export 1: 52 of 52 records exported")
+    assert said_by(tmp_path / "set", scored, *OPTIONS).endswith("export 1: 52 of 52 records exported\n")
     return tmp_path / "set"
 
 
 def rows_of(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture
+def few(real_traces):
+    """Return four scored traces, as objects."""
+    return [json.loads(with_quality_score(line, 0.5)) for line in real_traces[:4]]
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Return a function that writes scored traces to a file."""
+
+    def write_scored(*rows):
+        write(tmp_path / "scored.jsonl", rows)
+        return tmp_path / "scored.jsonl"
+
+    return write_scored
+
+
+def tables(folder):
+    """Return the rows of a dataset's tables."""
+    files = (folder / "data").rglob("*.parquet")
+    return [row for path in files for row in parquet.read_table(path).to_pylist()]
 
 
 @pytest.fixture
@@ -91,12 +131,12 @@ def test_datasets_loads_lines_as_they_are_whichever_file_is_first(tmp_path, scor
         ]
         trace["metadata"]["task_domain"] = name
     traces[0] |= {"task": {"objective": "Do it"}, "steps": [thought]}
-    scored.write_text("".join(json.dumps(trace) + "\n" for trace in traces))
+    write(scored, traces)
     config = tmp_path / "worker.toml"
     config.write_text("".join(f"[policy.domains.{name}]\nthreshold = 0.0\n" for name in "abc"))
     options = (*OPTIONS, "--arguments", "object", "--shares", "0", "0", "--config", config, *weights)
 
-    assert export(tmp_path / "set", scored, *options) == (0, "export 1: 3 of 3 records exported\n")
+    assert said_by(tmp_path / "set", scored, *options) == "export 1: 3 of 3 records exported\n"
 
     for name in ("messages", "atif"):
         files = sorted((tmp_path / "set" / name).rglob("*.jsonl"))
@@ -117,7 +157,7 @@ def test_datasets_loads_what_a_later_export_added_and_no_folder_of_the_same_name
         monkeypatch.chdir(tmp_path / folder)
         with Path("scored.jsonl").open("ab") as file:
             file.writelines(more)
-        assert export("dataset", "scored.jsonl", *OPTIONS, "--shares", "0", "0")[0] == 0
+        said_by("dataset", "scored.jsonl", *OPTIONS, "--shares", "0", "0")
         found = {*loaded("dataset", split="train")["id"]}
         assert {*loaded("dataset/messages", split="train")["id"]} == found
         return found
@@ -132,9 +172,7 @@ def test_datasets_finds_nothing_in_a_dataset_without_traces(tmp_path, scored, lo
     """It would take the manifest for the data."""
     from datasets.exceptions import DataFilesNotFoundError
 
-    status, said = export(tmp_path / "set", scored, *OPTIONS, "--min-score", "1")
-
-    assert (status, "0 of 52 records exported" in said) == (0, True)
+    assert "0 of 52 records exported" in said_by(tmp_path / "set", scored, *OPTIONS, "--min-score", "1")
     assert "messages" not in (tmp_path / "set/README.md").read_text()
     with pytest.raises(DataFilesNotFoundError):
         loaded(tmp_path / "set")
@@ -146,22 +184,19 @@ def test_messages_end_with_the_assistant_s_last_unless_their_tail_is_kept(tmp_pa
     traces = rows_of(scored)[:3]
     for trace, steps in zip(traces, ([thought], [thought, reply], [reply]), strict=True):
         trace["steps"] = [{"step_id": number, **step} for number, step in enumerate(steps)]
-    scored.write_text("".join(json.dumps(trace) + "\n" for trace in traces))
+    write(scored, traces)
     options = ("--not-cleaned", "--embedder", "none", "--also", "messages", "--also", "atif")
 
     def lengths(folder, name, member):
         files = (tmp_path / folder / name).rglob("*.jsonl")
         return sorted(len(row[member]) for path in files for row in rows_of(path))
 
-    assert export(tmp_path / "cut", scored, *options) == (
-        0,
-        (
-            "export 1: 3 of 3 records exported; in 1, messages after the assistant's last are cut "
-            "(`--keep-tail` keeps them); 1 not in `messages`: the assistant says nothing\n"
-        ),
+    assert said_by(tmp_path / "cut", scored, *options) == (
+        "export 1: 3 of 3 records exported; in 1, messages after the assistant's last are cut "
+        "(`--keep-tail` keeps them); 1 not in `messages`: the assistant says nothing\n"
     )
-    status, said = export(tmp_path / "kept", scored, *options, "--keep-tail")
-    assert (status, said) == (0, "export 1: 3 of 3 records exported\n")
+    whole = said_by(tmp_path / "kept", scored, *options, "--keep-tail")
+    assert whole == "export 1: 3 of 3 records exported\n"
     assert (lengths("cut", "messages", "messages"), lengths("cut", "atif", "steps")) == ([2, 2], [2, 2, 3])
     assert lengths("kept", "messages", "messages") == [2, 2, 3]
     card = (tmp_path / "cut/README.md").read_text()
@@ -173,15 +208,15 @@ def test_a_dataset_of_a_former_release_is_continued_only_with_its_tail(tmp_path,
     lines = scored.read_bytes().splitlines(keepends=True)
     for name, options in (("messages", ("--also", "messages", "--keep-tail")), ("table", ())):
         scored.write_bytes(lines[0])
-        assert export(tmp_path / name, scored, "--embedder", "none", *options)[0] == 0
+        said_by(tmp_path / name, scored, "--embedder", "none", *options)
         manifest = json.loads((tmp_path / name / "manifest.json").read_text())
         assert manifest["choices"].pop("without_tail") is False
         del manifest["choices"]["arguments"]
         (tmp_path / name / "manifest.json").write_text(json.dumps(manifest))
         scored.write_bytes(b"".join(lines[:2]))
-        assert export(tmp_path / name, scored, "--embedder", "none", *options)[0] == 0
-    status, said = export(tmp_path / "messages", scored, "--embedder", "none", "--also", "messages")
-    assert (status, "without_tail was False, is True" in said) == (1, True), said
+        said_by(tmp_path / name, scored, "--embedder", "none", *options)
+    changed = refusal(tmp_path / "messages", scored, "--embedder", "none", "--also", "messages")
+    assert "without_tail was False, is True" in changed
 
 
 def test_other_libraries_read_the_table(dataset, traces):
@@ -198,15 +233,12 @@ def test_other_libraries_read_the_table(dataset, traces):
 
 
 def test_lines_that_are_appended_are_exported_next(dataset, scored, real_traces):
-    assert export(dataset, scored, *OPTIONS) == (0, "no new records to export\n")
+    assert said_by(dataset, scored, *OPTIONS) == "no new records to export\n"
     with scored.open("ab") as file:
         file.write(with_quality_score(real_traces[0].replace(b"kp:trace:", b"kp:trace:again-"), 0.5) + b"\n")
         file.write(b"{}\n[]\n")
-    status, said = export(dataset, scored, *OPTIONS)
-    assert (status, said) == (
-        0,
-        f"export 2: 1 of 3 records exported; 2 left out: {FOREIGN}\n",
-    )
+    added = said_by(dataset, scored, *OPTIONS)
+    assert added == f"export 2: 1 of 3 records exported; 2 left out: {FOREIGN}\n"
 
 
 def test_selections(tmp_path, scored, traces):
@@ -215,8 +247,7 @@ def test_selections(tmp_path, scored, traces):
     code = {trace["id"] for trace in decoded if trace["metadata"]["task_domain"] == "code"}
 
     def ids(name, *options):
-        status, said = export(tmp_path / name, scored, *OPTIONS, *options)
-        assert status == 0, said
+        said = said_by(tmp_path / name, scored, *OPTIONS, *options)
         files = (tmp_path / name).glob("messages/**/*.jsonl")
         return {row["id"] for file in files for row in rows_of(file)}, said
 
@@ -249,8 +280,7 @@ def test_an_export_that_the_disk_cut_off_is_completed_to_the_same_bytes(tmp_path
     assert done.stderr.startswith(f"Error: {tmp_path / 'cut'}: cannot be written: ")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "cut/manifest.json").exists()
-    status, said = export(tmp_path / "cut", scored, *OPTIONS)
-    assert (status, said) == (0, "export 1: 52 of 52 records exported\n")
+    assert said_by(tmp_path / "cut", scored, *OPTIONS) == "export 1: 52 of 52 records exported\n"
     assert tree(tmp_path / "cut") == tree(dataset)
 
 
@@ -262,48 +292,29 @@ def test_folders_that_are_no_dataset_or_another_one_are_refused(tmp_path, scored
     before = tree(dataset)
     (tmp_path / "full").mkdir()
     (tmp_path / "full/notes.txt").write_text("mine")
-    status, said = export(tmp_path / "full", scored, *OPTIONS)
-    assert (status, "contains files, but no dataset of `kp-worker export`" in said) == (1, True)
+    said = refusal(tmp_path / "full", scored, *OPTIONS)
+    assert "contains files, but no dataset of `kp-worker export`" in said
     assert {path.name for path in (tmp_path / "full").iterdir()} == {"notes.txt", ".lock"}
 
-    status, said = export(tmp_path / "full/notes.txt/set", scored, *OPTIONS)
-    assert (status, f"{tmp_path}/full/notes.txt/set: cannot be written: Not a directory" in said) == (1, True)
+    said = refusal(tmp_path / "full/notes.txt/set", scored, *OPTIONS)
+    assert f"{tmp_path}/full/notes.txt/set: cannot be written: Not a directory" in said
 
-    status, said = export(dataset, scored, *OPTIONS, "--seed", "1")
-    assert (status, "contains a different dataset: seed was 0, is 1" in said) == (1, True)
+    said = refusal(dataset, scored, *OPTIONS, "--seed", "1")
+    assert "contains a different dataset: seed was 0, is 1" in said
 
     other = tmp_path / "other.jsonl"
     other.write_bytes(scored.read_bytes()[10:])
-    status, said = export(dataset, other, *OPTIONS)
-    assert (status, "contains a different dataset: " in said) == (1, True)
+    assert "contains a different dataset: " in refusal(dataset, other, *OPTIONS)
 
     scored.write_bytes(b"".join(scored.read_bytes().splitlines(keepends=True)[:9]))
-    status, said = export(dataset, scored, *OPTIONS)
-    assert (status, f"{scored} ends at offset 9, but the last export read up to offset 52" in said) == (
-        1,
-        True,
-    )
+    said = refusal(dataset, scored, *OPTIONS)
+    assert f"{scored} ends at offset 9, but the last export read up to offset 52" in said
     assert tree(dataset) == before
 
     for content in ("{}", '{"files":' + "[" * 10**5):
         (dataset / "manifest.json").write_text(content)
-        status, said = export(dataset, scored, *OPTIONS)
-        assert (status, "manifest.json: was not written by `kp-worker export`: " in said) == (1, True)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--shares", "60", "50"), "--shares: validation and test add up to more than 100 percent"),
-        (("--weights", "--also", "atif"), "--weights needs --also messages"),
-        (("--arguments", "object", "--also", "atif"), "--arguments object needs --also messages"),
-        (("--keep-tail",), "--keep-tail needs --also messages"),
-    ],
-)
-def test_options_that_make_no_sense_together(tmp_path, scored, options, said):
-    status, errors = export(tmp_path / "set", scored, *options)
-    assert (status, said in " ".join(errors.split())) == (2, True), errors
-    assert not (tmp_path / "set").exists()
+        said = refusal(dataset, scored, *OPTIONS)
+        assert "manifest.json: was not written by `kp-worker export`: " in said
 
 
 @pytest.mark.parametrize(
@@ -322,25 +333,23 @@ def test_options_that_make_no_sense_together(tmp_path, scored, options, said):
         (("--redact", "--scan-secrets"), 1, "; 1 left out: `--scan-secrets` finds a key"),
     ],
 )
-def test_what_is_found_in_a_trace_keeps_it_inside(tmp_path, real_traces, caplog, options, left_out, why):
+def test_what_is_found_in_a_trace_keeps_it_inside(tmp_path, few, written, caplog, options, left_out, why):
     """The SDK's cleaning knows telephone numbers, and the scan more kinds of keys."""
     texts = ("Fix the build", "Call me at 555-123-4567", "It is AKIA" + "Q" * 16, "glpat-" + "a1" * 10)
-    step = {"step_id": 0, "type": "thought", "content": "Done"}
-    scored = tmp_path / "scored.jsonl"
-    with scored.open("wb") as file:
-        for line, text in zip(real_traces, texts, strict=False):
-            trace = json.loads(line) | {"task": {"objective": text}, "steps": [step]}
-            trace["metadata"] |= {"visibility": "network", "privacy_level": "aggregated"}
-            trace["outcome"]["result_summary"] = ""
-            file.write(with_quality_score(json.dumps(trace).encode(), 0.5) + b"\n")
+    for trace, text in zip(few, texts, strict=True):
+        trace |= {
+            "task": {"objective": text},
+            "steps": [{"step_id": 0, "type": "thought", "content": "Done"}],
+        }
+        trace["metadata"] |= {"visibility": "network", "privacy_level": "aggregated"}
+        trace["outcome"]["result_summary"] = ""
+    arguments = (tmp_path / "set", written(*few), "--embedder", "lexical", *options)
 
-    status, said = export(tmp_path / "set", scored, "--embedder", "lexical", *options)
-    assert (status, said) == (0, f"export 1: {4 - left_out} of 4 records exported{why}\n")
+    assert said_by(*arguments) == f"export 1: {4 - left_out} of 4 records exported{why}\n"
     assert caplog.messages == []
     held = {text for text in texts[1:3] if "--redact" in options}
-    for path in (tmp_path / "set/data").rglob("*.parquet"):
-        assert not held & {*parquet.read_table(path)["objective"].to_pylist()}
-    assert export(tmp_path / "set", scored, "--embedder", "lexical", *options, "--check") == (0, "")
+    assert not held & {row["objective"] for row in tables(tmp_path / "set")}
+    assert said_by(*arguments, "--check") == ""
 
 
 def test_the_scan_reads_members_that_stand_twice(tmp_path, real_traces):
@@ -349,57 +358,43 @@ def test_the_scan_reads_members_that_stand_twice(tmp_path, real_traces):
     key = b'{"note": "glpat-' + b"a1" * 10 + b'", "note": "none", '
     scored.write_bytes(line.replace(b"{", key, 1) + b"\n")
 
-    status, said = export(
-        tmp_path / "set", scored, "--embedder", "lexical", "--not-cleaned", "--scan-secrets"
-    )
+    options = ("--embedder", "lexical", "--not-cleaned", "--scan-secrets")
 
-    assert (status, "0 of 1 records exported; 1 left out: `--scan-secrets` finds a key" in said) == (
-        0,
-        True,
-    ), said
+    said = said_by(tmp_path / "set", scored, *options)
+
+    assert "0 of 1 records exported; 1 left out: `--scan-secrets` finds a key" in said
 
 
-def test_a_trace_that_must_not_leave_is_counted_whatever_else_it_holds(tmp_path, real_traces):
+def test_a_trace_that_must_not_leave_is_counted_whatever_else_it_holds(tmp_path, few):
     """Python's own parser refuses an integer of so many digits."""
-    trace = json.loads(with_quality_score(real_traces[0], 0.5))
-    trace["metadata"]["visibility"] = "private"
+    few[0]["metadata"]["visibility"] = "private"
     scored = tmp_path / "scored.jsonl"
-    scored.write_text(f'{json.dumps(trace)[:-1]}, "more": {"9" * 5000}}}\n')
+    scored.write_text(f'{json.dumps(few[0])[:-1]}, "more": {"9" * 5000}}}\n')
 
-    status, said = export(tmp_path / "set", scored, "--embedder", "lexical", "--for", "network")
-
-    assert (status, said) == (
-        0,
-        (
-            "export 1: 0 of 1 records exported; 1 left out: its visibility does not permit export: private "
-            "(without `--for network`, the dataset is for use inside and has all)\n"
-        ),
+    assert said_by(tmp_path / "set", scored, "--embedder", "lexical", "--for", "network") == (
+        "export 1: 0 of 1 records exported; 1 left out: its visibility does not permit export: private "
+        "(without `--for network`, the dataset is for use inside and has all)\n"
     )
 
 
-def test_a_dataset_for_use_inside_has_what_is_private(tmp_path, real_traces):
+def test_a_dataset_for_use_inside_has_what_is_private(tmp_path, few, written):
     """What a converter makes is private: without this, the default path ends in an empty dataset."""
-    scored = tmp_path / "scored.jsonl"
     levels = [("private", "private"), ("org", "federated"), ("network", "aggregated"), ("network", "private")]
-    traces = [json.loads(with_quality_score(line, 0.5)) for line in real_traces[:4]]
-    for trace, (visibility, privacy_level) in zip(traces, levels, strict=True):
+    for trace, (visibility, privacy_level) in zip(few, levels, strict=True):
         trace["metadata"] |= {"visibility": visibility, "privacy_level": privacy_level}
-    scored.write_text("".join(json.dumps(trace) + "\n" for trace in traces))
-    options = ("--embedder", "none", "--not-cleaned")
+    arguments = (written(*few), "--embedder", "none", "--not-cleaned")
 
-    assert export(tmp_path / "inside", scored, *options) == (0, "export 1: 4 of 4 records exported\n")
-    status, said = export(tmp_path / "network", scored, *options, "--for", "network")
+    assert said_by(tmp_path / "inside", *arguments) == "export 1: 4 of 4 records exported\n"
+    said = said_by(tmp_path / "network", *arguments, "--for", "network")
 
-    assert (status, "1 of 4 records exported" in said) == (0, True), said
-    for why in (
-        "privacy level does not permit export: private",
-        *map("export: {}".format, ("private", "org")),
-    ):
-        assert f"1 left out: its {why}" in said or f"visibility does not permit {why}" in said
+    assert "1 of 4 records exported" in said
+    assert "1 left out: its privacy level does not permit export: private" in said
+    for visibility in ("private", "org"):
+        assert f"1 left out: its visibility does not permit export: {visibility}" in said
     assert "**For use inside the organization only**" in (tmp_path / "inside/README.md").read_text()
     assert "exported: network." in (tmp_path / "network/README.md").read_text()
-    status, said = export(tmp_path / "inside", scored, *options, "--for", "network")
-    assert (status, "audience was inside, is network" in said) == (1, True), said
+    said = refusal(tmp_path / "inside", *arguments, "--for", "network")
+    assert "audience was inside, is network" in said
 
 
 def test_what_score_wrote_is_exported_without_kafka(tmp_path, real_traces):
@@ -414,21 +409,13 @@ def test_what_score_wrote_is_exported_without_kafka(tmp_path, real_traces):
     contributed = {name for name, line in lines.items() if line["decision"] == "contribute"}
     assert 0 < len(contributed) < 20
 
-    status, said = export(tmp_path / "set", scored, *config, "--not-cleaned")
+    said = said_by(tmp_path / "set", scored, *config, "--not-cleaned")
 
-    rejected = 20 - len(contributed)
-    assert (status, said) == (
-        0,
-        (
-            f"export 1: {len(contributed)} of 20 records exported; "
-            f"{rejected} left out: rejected when it was scored (`--policy` decides again)\n"
-        ),
+    assert said == (
+        f"export 1: {len(contributed)} of 20 records exported; "
+        f"{20 - len(contributed)} left out: rejected when it was scored (`--policy` decides again)\n"
     )
-    exported = [
-        row
-        for path in (tmp_path / "set/data").rglob("*.parquet")
-        for row in parquet.read_table(path).to_pylist()
-    ]
+    exported = tables(tmp_path / "set")
     assert {row["id"] for row in exported} == contributed
     for row in exported:
         line = lines[row["id"]]
@@ -440,16 +427,10 @@ def test_what_score_wrote_is_exported_without_kafka(tmp_path, real_traces):
         assert json.loads(row["trace"])["metadata"]["quality_score"] == line["quality_score"]
     everything = tmp_path / "all.toml"
     everything.write_text("[policy]\nthreshold = 0.0\n")
-    status, said = export(tmp_path / "again", scored, *config, "--not-cleaned", "--policy", everything)
-    assert (status, said) == (0, "export 1: 20 of 20 records exported\n")
-    status, said = export(tmp_path / "bare", bare, *config)
-    assert (
-        status,
-        f"{bare}:1: a score without its trace; `kp-worker score --traces` prints both" in said,
-    ) == (
-        1,
-        True,
-    )
+    said = said_by(tmp_path / "again", scored, *config, "--not-cleaned", "--policy", everything)
+    assert said == "export 1: 20 of 20 records exported\n"
+    without = f"{bare}:1: a score without its trace; `kp-worker score --traces` prints both"
+    assert without in refusal(tmp_path / "bare", bare, *config)
 
 
 @pytest.mark.parametrize(
@@ -460,43 +441,37 @@ def test_what_score_wrote_is_exported_without_kafka(tmp_path, real_traces):
         ("2025-12-31T23:59:59.999-05:00", "2026-01-01"),
     ],
 )
-def test_a_trace_in_a_file_has_its_own_day_or_else_that_of_the_file(tmp_path, real_traces, created_at, day):
-    scored = tmp_path / "scored.jsonl"
-    trace = json.loads(with_quality_score(real_traces[0], 0.5))
-    trace["metadata"]["created_at"] = created_at
-    scored.write_text(json.dumps(trace) + "\n")
+def test_a_trace_in_a_file_has_its_own_day_or_else_that_of_the_file(tmp_path, few, written, created_at, day):
+    few[0]["metadata"]["created_at"] = created_at
+    scored = written(few[0])
     changed = datetime(2026, 3, 25, 12, tzinfo=UTC).timestamp()
     os.utime(scored, (changed, changed))
 
-    assert export(tmp_path / "set", scored, "--embedder", "none")[0] == 0
+    said_by(tmp_path / "set", scored, "--embedder", "none")
 
     (table,) = (tmp_path / "set/data").rglob("*.parquet")
     assert table.parent.name == day
-    (time,) = parquet.read_table(table)["timestamp"].to_pylist()
-    assert time.date().isoformat() == day
+    (row,) = tables(tmp_path / "set")
+    assert row["timestamp"].date().isoformat() == day
 
 
-def test_an_export_that_was_killed_keeps_the_days_that_it_planned(tmp_path, real_traces, monkeypatch):
+def test_an_export_that_was_killed_keeps_the_days_that_it_planned(tmp_path, few, written, monkeypatch):
     """The file may have grown since."""
-    scored, folder = tmp_path / "scored.jsonl", tmp_path / "set"
-    trace = json.loads(with_quality_score(real_traces[0], 0.5))
-    trace["metadata"]["created_at"] = "1970-01-01T00:00:00.000Z"
-    scored.write_text(json.dumps(trace) + "\n")
+    few[0]["metadata"]["created_at"] = "1970-01-01T00:00:00.000Z"
+    scored, folder = written(few[0]), tmp_path / "set"
     os.utime(scored, (86_400, 86_400))
     with monkeypatch.context() as killed:
         killed.setattr(Files, "write", Mock(side_effect=OSError("killed")))
         assert export(folder, scored, "--embedder", "none")[0] != 0
     os.utime(scored, (864_000, 864_000))
 
-    assert export(folder, scored, "--embedder", "none")[0] == 0
+    said_by(folder, scored, "--embedder", "none")
 
     (table,) = (folder / "data").rglob("*.parquet")
     assert table.parent.name == "1970-01-02"
 
 
-def test_a_redaction_function_that_fails_leaves_the_trace_out(tmp_path, real_traces, monkeypatch):
-    scored = tmp_path / "scored.jsonl"
-    scored.write_bytes(with_quality_score(real_traces[0], 0.5) + b"\n")
+def test_a_redaction_function_that_fails_leaves_the_trace_out(tmp_path, few, written, monkeypatch):
     (tmp_path / "privacy.py").write_text("def redact(trace):\n    raise ValueError(trace)\n")
     (tmp_path / "worker.toml").write_text(
         'topics.redacted = "copies"\nredaction.function = "privacy:redact"\n'
@@ -504,38 +479,33 @@ def test_a_redaction_function_that_fails_leaves_the_trace_out(tmp_path, real_tra
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     options = ("--embedder", "none", "--redact", "--config", tmp_path / "worker.toml")
 
-    assert export(tmp_path / "set", scored, *options) == (
-        0,
-        "export 1: 0 of 1 records exported; 1 left out: no redacted copy could be made: raised\n",
-    )
+    said = said_by(tmp_path / "set", written(few[0]), *options)
+
+    assert said == "export 1: 0 of 1 records exported; 1 left out: no redacted copy could be made: raised\n"
 
 
 @pytest.mark.parametrize("damage", ["no privacy level", "nested too deep"])
-def test_what_is_no_trace_is_left_out_before_it_is_cleaned(tmp_path, real_traces, damage):
-    trace = json.loads(with_quality_score(real_traces[0], 0.5))
-    trace["metadata"] |= {"visibility": "network", "privacy_level": "aggregated"}
+def test_what_is_no_trace_is_left_out_before_it_is_cleaned(tmp_path, few, damage):
+    few[0]["metadata"] |= {"visibility": "network", "privacy_level": "aggregated"}
     if damage == "no privacy level":
-        del trace["metadata"]["privacy_level"]
+        del few[0]["metadata"]["privacy_level"]
     nested = "[" * 450 + "]" * 450 if damage == "nested too deep" else "0"
     scored = tmp_path / "scored.jsonl"
-    scored.write_text(f'{json.dumps(trace)[:-1]}, "more": {nested}}}\n')
+    scored.write_text(f'{json.dumps(few[0])[:-1]}, "more": {nested}}}\n')
 
-    status, said = export(tmp_path / "set", scored, "--embedder", "lexical")
-    assert (status, said) == (
-        0,
-        f"export 1: 0 of 1 records exported; 1 left out: {FOREIGN}\n",
-    )
+    said = said_by(tmp_path / "set", scored, "--embedder", "lexical")
+
+    assert said == f"export 1: 0 of 1 records exported; 1 left out: {FOREIGN}\n"
 
 
 def test_a_check_finds_what_was_changed_since(dataset, scored):
-    assert export(dataset, scored, *OPTIONS, "--check") == (0, "")
+    assert said_by(dataset, scored, *OPTIONS, "--check") == ""
     table = next(dataset.glob("data/test/**/*.parquet"))
     content = table.read_bytes()
     table.write_bytes(content[:-4])
     with scored.open("ab") as file:
         file.write(b"[]\n")
-    status, said = export(dataset, scored, *OPTIONS)
-    assert (status, f"{table}: is missing or damaged" in said) == (1, True)
+    assert f"{table}: is missing or damaged" in refusal(dataset, scored, *OPTIONS)
     table.write_bytes(content)
 
     lines = next(dataset.glob("messages/test/**/*.jsonl"))
@@ -566,9 +536,9 @@ def cut_off(tmp_path, monkeypatch):
         alter(plan)
         path.write_bytes(msgspec.msgpack.encode(plan))
         before = {*tmp_path.rglob("*")}
-        status, said = export(tmp_path / "cut", *arguments)
+        said = refusal(tmp_path / "cut", *arguments)
         assert {*tmp_path.rglob("*")} == before
-        return status, said
+        return said
 
     return cut
 
@@ -588,8 +558,7 @@ def cut_off(tmp_path, monkeypatch):
 )
 def test_a_plan_that_others_may_have_written_is_not_trusted(cut_off, tmp_path, scored, alter):
     scored.write_bytes(b"".join(scored.read_bytes().splitlines(keepends=True)[:10]))
-    status, said = cut_off(alter, scored, *OPTIONS)
-    assert (status, said.startswith(f"Error: {tmp_path}/cut"), said.count("\n")) == (1, True, 1), said
+    assert cut_off(alter, scored, *OPTIONS).startswith(f"Error: {tmp_path}/cut")
 
 
 def test_a_plan_lets_nothing_leave_that_must_not(cut_off, tmp_path, real_traces):
@@ -605,8 +574,8 @@ def test_a_plan_lets_nothing_leave_that_must_not(cut_off, tmp_path, real_traces)
         row = plan["rows"][0]
         plan["rows"].append([row[0], 8, *row[2:]])
 
-    status, said = cut_off(add, scored, "--embedder", "lexical", "--for", "network")
-    assert (status, f"{scored}/8: has changed since the export was planned" in said) == (1, True), said
+    said = cut_off(add, scored, "--embedder", "lexical", "--for", "network")
+    assert f"{scored}/8: has changed since the export was planned" in said
 
 
 def test_a_manifest_names_no_file_outside_of_the_dataset(dataset, scored):
@@ -614,8 +583,7 @@ def test_a_manifest_names_no_file_outside_of_the_dataset(dataset, scored):
     for path in ("../outside", "/etc/passwd", "data/train/../../../outside", "data/\0"):
         files = {path: {"sha256": "0" * 64, "size": 1}}
         (dataset / "manifest.json").write_text(json.dumps(manifest | {"files": files}))
-        status, said = export(dataset, scored, *OPTIONS, "--check")
-        assert (status, said.count("\n")) == (1, 1), said
+        said = refusal(dataset, scored, *OPTIONS, "--check")
         assert "its manifest names a file outside of the dataset" in said
 
 
@@ -625,8 +593,7 @@ def test_a_link_does_not_lead_out_of_a_dataset(tmp_path, scored, name):
     folder.mkdir()
     (outside / "kept").mkdir(parents=True)
     (folder / name).symlink_to(outside if name != ".lock" else outside / "lock")
-    status, said = export(folder, scored, *OPTIONS)
-    assert (status, said.count("\n")) == (1, 1), said
+    refusal(folder, scored, *OPTIONS)
     assert [path.name for path in outside.rglob("*")] == ["kept"]
 
 
@@ -640,60 +607,53 @@ def test_a_table_that_is_none_is_told(dataset, scored):
         manifest["files"][name] = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
         (dataset / "manifest.json").write_text(json.dumps(manifest))
         for options in ((), ("--check",)):
-            status, said = export(dataset, scored, *OPTIONS, *options)
-            assert (status, f"{name}: was not written by `kp-worker export`: " in said) == (1, True), said
+            said = refusal(dataset, scored, *OPTIONS, *options)
+            assert f"{name}: was not written by `kp-worker export`: " in said
 
 
 @pytest.mark.parametrize("number", ["1e999", "9" * 5000])
 @pytest.mark.parametrize("also", ["messages", "atif"])
-def test_what_a_trace_cannot_become_leaves_that_trace_out(tmp_path, real_traces, number, also):
-    lines = [json.loads(with_quality_score(line, 0.5)) for line in real_traces[:3]]
-    call = {"step_id": 0, "type": "tool_call", "tool": {"name": "t"}, "input": {"n": "XX"}}
-    lines[1]["steps"].append(call)
+def test_what_a_trace_cannot_become_leaves_that_trace_out(tmp_path, few, number, also):
+    few[1]["steps"].append({"step_id": 0, "type": "tool_call", "tool": {"name": "t"}, "input": {"n": "XX"}})
     scored = tmp_path / "scored.jsonl"
-    scored.write_text("".join(json.dumps(line).replace('"XX"', number) + "\n" for line in lines))
+    scored.write_text("".join(json.dumps(line).replace('"XX"', number) + "\n" for line in few))
     options = ("--embedder", "none", "--not-cleaned")
-    of_messages = ("--also", also, "--keep-tail") if also == "messages" else ("--also", also)
-
-    status, said = export(tmp_path / "set", scored, *options, *of_messages)
+    converted = (*options, "--also", also, *(["--keep-tail"] if also == "messages" else []))
 
     why = "a number that `--also` cannot convert (without `--also`, the table has them)"
-    assert (status, said) == (0, f"export 1: 2 of 3 records exported; 1 left out: {why}\n")
-    assert export(tmp_path / "set", scored, *options, *of_messages) == (0, "no new records to export\n")
-    assert export(tmp_path / "table", scored, *options)[1] == "export 1: 3 of 3 records exported\n"
+    told = f"export 1: 3 of 4 records exported; 1 left out: {why}\n"
+    assert said_by(tmp_path / "set", scored, *converted) == told
+    assert said_by(tmp_path / "set", scored, *converted) == "no new records to export\n"
+    assert said_by(tmp_path / "table", scored, *options) == "export 1: 4 of 4 records exported\n"
 
 
-def test_a_domain_of_any_length_is_a_folder(tmp_path, real_traces):
+def test_a_domain_of_any_length_is_a_folder(tmp_path, few, written):
     """Two that differ at their ends have two."""
-    scored, options = tmp_path / "scored.jsonl", ("--embedder", "none", "--not-cleaned")
-    lines = [json.loads(with_quality_score(line, 0.5)) for line in real_traces[:2]]
-    domains = {long_name: {} for long_name in ("\u00e4" * 100_000, "\u00e4" * 100_000 + "b")}
-    for line, domain in zip(lines, domains, strict=True):
-        line["metadata"]["task_domain"] = domain
-    scored.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    domains = ("\u00e4" * 100_000, "\u00e4" * 100_000 + "b")
+    for trace, domain in zip(few, domains, strict=False):
+        trace["metadata"]["task_domain"] = domain
     policy = tmp_path / "worker.toml"
-    policy.write_text(
-        "".join(f"[policy.domains.{json.dumps(domain)}]\nthreshold = 0.5\n" for domain in domains)
-    )
-    status, said = export(tmp_path / "set", scored, *options, "--config", policy)
-    assert (status, said) == (0, "export 1: 2 of 2 records exported\n")
+    policy.write_text("".join(f"[policy.domains.{json.dumps(name)}]\nthreshold = 0.5\n" for name in domains))
+    options = ("--embedder", "none", "--not-cleaned", "--config", policy)
+
+    said = said_by(tmp_path / "set", written(*few[:2]), *options)
+
+    assert said == "export 1: 2 of 2 records exported\n"
     assert len({path.parent.parent for path in (tmp_path / "set/data").rglob("*.parquet")}) == 2
 
 
-def test_a_scan_that_does_not_end_leaves_the_trace_out(tmp_path, real_traces, monkeypatch):
+def test_a_scan_that_does_not_end_leaves_the_trace_out(tmp_path, few, written, monkeypatch):
     """Detectors look at a line of slashes for a time that is quadratic in its length."""
     monkeypatch.setattr("knowledgepulse_curator.export.secret_scan.SCAN_LIMIT", 2.0)
-    lines = [json.loads(with_quality_score(line, 0.5)) for line in real_traces[:3]]
-    lines[0]["task"]["objective"] = "/" * 300_000
-    lines[1]["task"]["objective"] = "It is AKIA" + "Q" * 16
-    scored = tmp_path / "scored.jsonl"
-    scored.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    status, said = export(tmp_path / "set", scored, "--embedder", "none", "--not-cleaned", "--scan-secrets")
+    few[0]["task"]["objective"] = "/" * 300_000
+    few[1]["task"]["objective"] = "It is AKIA" + "Q" * 16
+    options = ("--embedder", "none", "--not-cleaned", "--scan-secrets")
+
     told = (
         "1 of 3 records exported; 1 left out: `--scan-secrets` finds a key; "
         "1 left out: `--scan-secrets` did not finish in time\n"
     )
-    assert (status, told in said) == (0, True), said
+    assert told in said_by(tmp_path / "set", written(*few[:3]), *options)
 
 
 def test_a_new_dataset_is_the_owner_s_alone_and_a_changed_mode_is_kept(tmp_path, dataset, scored):
@@ -708,14 +668,7 @@ def test_a_new_dataset_is_the_owner_s_alone_and_a_changed_mode_is_kept(tmp_path,
         file.chmod(0o644)
     with scored.open("ab") as more:
         more.write(scored.read_bytes().replace(b"kp:trace:", b"kp:trace:2"))
-    assert export(folder, scored, *OPTIONS)[0] == 0
+    said_by(folder, scored, *OPTIONS)
 
     assert {oct(file.stat().st_mode & 0o777) for file in files} == {"0o644"}
     assert oct(folder.stat().st_mode & 0o777) == "0o755"
-
-
-def test_a_file_in_place_of_the_folder_is_refused_with_the_order(scored):
-    status, text = export(scored, *OPTIONS)
-
-    assert status == 2
-    assert f"'{scored}' is a file; name the dataset's folder first, and then FILES" in text
