@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import time
 from base64 import b64encode
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from hashlib import md5
 from itertools import chain, zip_longest
 
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition
 from google.protobuf.json_format import Parse, ParseError
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from chaos.assembly import GROUP, LIMIT, PARTITIONS, Fleet, new_stream, write
+from chaos.assembly import GROUP, LIMIT, Fleet, new_stream, write
 from knowledgepulse_convert import ConversionError, Options
 from knowledgepulse_convert.spans.exports import has_calls
 from knowledgepulse_kafka import transactional_publisher
@@ -29,7 +27,6 @@ from knowledgepulse_worker.tools.assemble.assembly_topics import assembly_group
 from knowledgepulse_worker.tools.assemble.collector_exports import join, read, split
 from knowledgepulse_worker.tools.assemble.run_conversion import CompleteRun, convert_run
 from knowledgepulse_worker.tools.assemble.transaction_log import POSITION, AssemblyLog
-from support import metrics_page as page
 from support.conversions import FOLDER, read_cases
 
 pytestmark = pytest.mark.integration
@@ -110,37 +107,6 @@ async def test_an_assembler_of_0_3_0_is_fenced_off_and_its_runs_are_not_publishe
             await be_fenced_off()
     assert await published(stream, GROUP) == fleet.expected
     assert (await log.read()).by_member
-
-
-async def test_a_position_that_a_stranger_holds_back_keeps_only_its_own_partition(stream, real_traces):
-    """Partitions were opened one after another, so that those behind it waited, too."""
-    fleet = Fleet(real_traces[:GROUP])
-    (records,) = fleet.groups
-    spans, server = stream.settings.assemble.spans, stream.settings.kafka.bootstrap_servers
-    await write(stream, records)
-    stranger = AIOKafkaProducer(bootstrap_servers=server, transactional_id=f"{spans}-stranger")
-    async with stranger, AsyncExitStack() as stack:
-        async with stranger.transaction():
-            group = assembly_group(stream.settings.kafka.group)
-            await stranger.send_offsets_to_transaction({TopicPartition(spans, 0): 0}, group)
-            assembler = await stack.enter_async_context(stream.worker(command="assemble"))
-            reason = f"not read yet: {spans}/0; OffsetFetch to {spans}/0: UNSTABLE_OFFSET_COMMIT (88)"
-            await assembler.logged(reason)
-            for partition in range(1, PARTITIONS):
-                await assembler.logged(f"partition {partition}: reading from offset 0")
-            status, body = await assembler.get("/readyz")
-            assert (status, json.loads(body)["reasons"]) == (503, [reason])
-            labels = {"request": "OffsetFetch", "error": "UNSTABLE_OFFSET_COMMIT (88)"}
-            assert page.value(await assembler.metrics(), "kp_waiting_seconds", **labels) > 0
-        assert await published(stream, GROUP) == fleet.expected
-        assert (await assembler.get("/readyz"))[0] == 200
-
-
-async def test_a_missing_topic_ends_the_start(stream):
-    settings = stream.configured(assemble={"spans": "nobody-writes-this"})
-    async with stream.worker(settings, command="assemble") as assembler:
-        assert await assembler.process.wait() == os.EX_CONFIG
-        assert "missing: nobody-writes-this" in assembler.log()
 
 
 def recorded_runs():

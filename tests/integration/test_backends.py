@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from support.backends import AgentRun, FakeLangfuse, FakePhoenix
+from support.backends import AgentRun, FakePhoenix
 from support.streams import ended
 
 pytestmark = pytest.mark.integration
@@ -43,21 +43,6 @@ async def runs_on(stream):
         json.loads(record.value)["metadata"]["pulled_from"]["run"]
         for record in await stream.read(stream.settings.topics.raw)
     ]
-
-
-@pytest.mark.parametrize("fake", [FakePhoenix, FakeLangfuse], ids=lambda fake: fake.name)
-async def test_new_runs_are_published_once(stream, pull, fake, monkeypatch):
-    for name in ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY"):
-        monkeypatch.setenv(name, "hidden")
-    backend = fake()
-    backend.runs = [AgentRun(number) for number in range(3)]
-    async with backend.served() as url:
-        for added in (0, 1, 0):
-            backend.runs += [AgentRun(10 + number) for number in range(added)]
-            async with stream.worker(command=pull(backend, url)) as program:
-                await ended(program)
-            assert "hidden" not in program.log()
-    assert sorted(await runs_on(stream)) == sorted(backend.run_id(run) for run in backend.runs)
 
 
 async def test_a_pull_that_is_killed_again_and_again_publishes_each_run_once(stream, pull, state):

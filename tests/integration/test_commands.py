@@ -11,7 +11,6 @@ import psutil
 import pytest
 from aiokafka.partitioner import murmur2
 
-from knowledgepulse_kafka.errors import TooLargeError
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.worker_topics import OUTPUT_HEADROOM, changelog_topic_name
@@ -157,15 +156,6 @@ async def test_a_producer_uses_the_partitions_of_kafkas_own_clients(make_stream,
     assert {record.partition for record in raw} == {
         (murmur2(trace.metadata.agent_id.encode()) & 0x7FFFFFFF) % 7 for trace in traces
     }
-
-
-async def test_a_trace_rejected_by_the_broker_raises_in_the_producer(make_stream, real_traces):
-    stream = await make_stream(1)
-    await stream.recreate_topic(stream.settings.topics.raw, 1, {"max.message.bytes": "1000"})
-
-    with pytest.raises(TooLargeError, match=r"larger than the topic's max\.message\.bytes"):
-        async with TracePublisher(stream.settings) as publisher:
-            await publisher.publish(real_traces[0])
 
 
 async def test_run_without_topics_names_the_command_that_creates_them(make_stream, config):

@@ -116,23 +116,3 @@ async def test_each_trace_is_there_once_although_sender_and_registry_are_killed(
         await worker.owns(2)
         while json.loads((await worker.get("/api/status"))[1])["registry"] != Counter([*results, "deleted"]):
             await asyncio.sleep(0.1)
-
-
-async def test_a_key_that_is_revoked_ends_the_sender_and_loses_nothing(contributed):
-    registry = Registry()
-    async with serving(registry) as url, asyncio.timeout(LIMIT):
-        settings = contributed.configured(registry={"url": url, "agent_id": AGENT})
-        key = {"KP_REGISTRY__API_KEY": await register(url, AGENT)}
-        async with contributed.worker(settings, environment=key, command="contributions send") as command:
-            while len(registry.units) < 5:
-                await asyncio.sleep(0.01)
-            registry.revoke(AGENT)
-            assert await command.process.wait() == 78
-            assert "does not know the key, or has revoked it" in command.log()
-            assert len(registry.units) <= len(
-                [
-                    contribution
-                    for contribution in await contributions(contributed)
-                    if contribution["result"] != "visibility"
-                ]
-            )

@@ -8,10 +8,8 @@ import os
 
 import pytest
 import pytest_asyncio
-from aiokafka import AIOKafkaProducer
 
 from knowledgepulse_convert import from_otlp
-from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.tools.backends.all_backends import BACKENDS
@@ -175,23 +173,6 @@ async def test_progress_and_probes_are_served(scored):
         found = [page.value(metrics, "kp_evaluations_total", result=result) for result in results]
         assert found == [20, 3, 0]
         assert [(await command.get(path))[0] for path in ("/livez", "/readyz")] == [200, 200]
-
-
-async def test_events_and_positions_are_committed_together(scored, monkeypatch):
-    commit = AIOKafkaProducer.send_offsets_to_transaction
-
-    async def fail(producer, *offsets):
-        await commit(producer, *offsets)
-        raise DeliveryError("killed")
-
-    monkeypatch.setattr(AIOKafkaProducer, "send_offsets_to_transaction", fail)
-    with pytest.raises(DeliveryError, match="killed"):
-        await evaluated(scored)
-    assert await events(scored) == await child_spans(scored) == []
-    assert await position(scored) == 0
-
-    monkeypatch.undo()
-    assert (await evaluated(scored))["sent"] == 20
 
 
 # --- into a backend

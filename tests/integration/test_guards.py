@@ -167,12 +167,3 @@ async def test_every_contributed_trace_has_a_redacted_copy_or_a_record_that_says
     assert (await stream.committed()) == {0: 5, 1: 4}
     report = await audit(stream.settings)
     assert (report.missing, report.differing) == (0, 0)
-
-
-async def test_a_function_that_cannot_be_imported_ends_the_start_with_78(redacting, config):
-    stream, _ = await redacting(1)
-
-    status, _, errors = await kp_worker("run", "--config", config(stream.settings), KP_LOG__FORMAT="human")
-
-    assert status == os.EX_CONFIG
-    assert "redaction.function: privacy:redact: No module named 'privacy'" in errors

@@ -194,7 +194,6 @@ async def test_each_record_is_audited_under_the_policy_that_scored_it(make_strea
     raw = await publish(batches[0])
     async with stream.worker(stream.configured(policy={"threshold": 0.4})) as worker:
         await stream.outputs(worker, raw)
-        await worker.kill()
     await write(stream, policies_topic_name(stream.settings.kafka.group), b"a stranger's", b"key")
     async with stream.worker(stream.configured(policy={"threshold": 0.5})) as worker:
         raw = await publish(batches[1])

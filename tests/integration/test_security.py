@@ -33,8 +33,7 @@ from knowledgepulse_worker.tools.assemble.assembly_topics import assembly_rights
 from knowledgepulse_worker.tools.audit.stream_audit import audit_rights
 from knowledgepulse_worker.tools.backends.topic_output import pull_rights, pulls_topic_name
 from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import dead_letter_rights
-from knowledgepulse_worker.tools.dead_letters.letter import Selection
-from knowledgepulse_worker.tools.dead_letters.replay import replay, replay_rights
+from knowledgepulse_worker.tools.dead_letters.replay import replay_rights
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
 from knowledgepulse_worker.tools.evaluations.run_evaluations import evaluation_rights, evaluation_topics
 from knowledgepulse_worker.tools.publish.trace_publisher import publishing_rights
@@ -118,18 +117,6 @@ async def test_a_login_by_password_is_taken(secured, mechanism):
     await require_rights(secured.settings(sasl_mechanism=mechanism).client_config(), [])
 
 
-async def test_client_credentials_are_exchanged_for_a_token(secured):
-    def answers(_count):
-        return 200, {"access_token": unsigned_token(), "expires_in": 3600}
-
-    async with token_endpoint(answers) as (url, requests):
-        kafka = oauth_settings(secured, url, sasl_oauthbearer_scope="kafka")
-        await require_rights(kafka.client_config(), [])
-
-    expected = base64.b64encode(f"fleet%2B1:{SECRET}".encode()).decode()
-    assert requests == [(f"Basic {expected}", {"grant_type": "client_credentials", "scope": "kafka"})]
-
-
 def oauth_settings(secured, url, **changes):
     return secured.settings(
         sasl_mechanism="OAUTHBEARER",
@@ -148,7 +135,7 @@ async def test_a_worker_scores_with_a_token_as_its_login(settings, secured, tmp_
         return 200, {"access_token": unsigned_token(), "expires_in": 3600}
 
     async with token_endpoint(answers) as (url, requests), secured.rights() as mine:
-        kafka = oauth_settings(secured, url).model_copy(
+        kafka = oauth_settings(secured, url, sasl_oauthbearer_scope="kafka").model_copy(
             update={
                 "group": settings.kafka.group,
                 "sasl_oauthbearer_client_secret": None,
@@ -167,6 +154,9 @@ async def test_a_worker_scores_with_a_token_as_its_login(settings, secured, tmp_
             assert await worker.stop() == 0
 
     assert sorted(map(source_of, outputs)) == [(record.partition, record.offset) for record in raw]
+    expected = base64.b64encode(f"fleet%2B1:{SECRET}".encode()).decode()
+    form = {"grant_type": "client_credentials", "scope": "kafka"}
+    assert [request for request in requests if request != (f"Basic {expected}", form)] == []
     assert requests
 
 
@@ -359,23 +349,16 @@ async def readiness(worker, status):
             await asyncio.sleep(0.05)
 
 
-def taken_away(settings):
-    """Return rights that a running worker uses, and that an operator may take away by mistake."""
-    group, topics = settings.kafka.group, settings.topics
-    return {
-        "transactional id": Right("Write", "transactional-id", f"{group}-run-*"),
-        "group": Right("Read", "group", group),
-        "raw": Right("Read", "topic", topics.raw),
-        "output": Right("Write", "topic", topics.rejected),
-    }
-
-
-@pytest.mark.parametrize("kind", ["transactional id", "raw"])
+@pytest.mark.parametrize(
+    ("operation", "resource", "name"),
+    [("Write", "transactional-id", "{group}-run-*"), ("Read", "topic", "{raw}")],
+)
 async def test_a_right_that_is_taken_away_is_named_and_the_worker_goes_on_once_it_is_back(
-    kind, settings, secured, tmp_path, real_traces
+    operation, resource, name, settings, secured, tmp_path, real_traces
 ):
     settings = with_password_file(settings, tmp_path)
-    right = taken_away(settings)[kind]
+    names = {"group": settings.kafka.group, "raw": settings.topics.raw}
+    right = Right(operation, resource, name.format(**names))
     operator = Stream(anonymous(secured, settings), tmp_path)
     async with secured.rights() as mine:
         await mine.grant(*granted_by_script("run", settings))
@@ -397,18 +380,6 @@ async def test_a_right_that_is_taken_away_is_named_and_the_worker_goes_on_once_i
             assert await worker.stop() == 0
             assert "raceback" not in worker.log()
     assert sorted(map(source_of, outputs)) == [(record.partition, record.offset) for record in raw]
-
-
-async def test_a_replay_without_its_transactional_id_is_named(settings, secured):
-    await Stream(anonymous(secured, settings), secured.folder).create_topics(1)
-    async with secured.rights() as mine:
-        granted = granted_by_script("dead-letters", settings) + granted_by_script("replay", settings)
-        needed = [right for right in granted if right.resource != "transactional-id"]
-        await mine.grant(*needed)
-        await reported(settings, [right for right in needed if right.operation != "Create"], [])
-        with pytest.raises(SecurityError, match=f"Write on transactional-id {settings.kafka.group}-replays"):
-            async for _ in replay(settings, Selection(), 3, dry_run=False, progress=lambda *_: None):
-                pass
 
 
 async def test_every_command_does_its_work_with_the_least_rights(

@@ -118,7 +118,6 @@ async def test_a_group_of_the_former_release_is_continued(make_stream, real_trac
         )
         outputs = await stream.outputs(worker, raw)
         assert page.value(await worker.metrics(), "kp_cache_resets_total") == 0
-        await worker.kill()
 
     # What the former worker had published but not committed is published once more, and is the same.
     repeated = Counter(map(source_of, outputs))

@@ -117,23 +117,6 @@ async def test_a_worker_whose_broker_hangs_waits_for_kafka_until_it_is_back(brok
     assert "Healthy (was waiting_for_kafka for " in worker.log()
 
 
-async def test_a_worker_whose_brokers_disk_is_full_waits_for_kafka_until_it_has_room(
-    brokers, own_stream, real_traces
-):
-    """Kafka exits on a full disk, so nothing answers until an operator has made room and started it."""
-    await publish(own_stream, real_traces[:5])
-    async with own_stream.worker() as worker:
-        await worker.published(5)
-        await becomes(worker, "healthy")
-
-        await brokers.nodes[0].fill_disk()
-        await becomes(worker, "waiting_for_kafka", "Waiting for Kafka: no answer from ")
-        await brokers.nodes[0].start_again()
-        await becomes(worker, "healthy")
-        await publish(own_stream, real_traces[5:10])
-        await worker.published(10)
-
-
 async def test_a_worker_that_is_cut_off_from_its_coordinator_says_so(make_stream, orders, real_traces):
     """Partition leaders answer it, so the lag is 0 until the group expels it, and beyond."""
     stream = await make_stream(2)
