@@ -41,10 +41,7 @@ async def stream(broker, tmp_path):
 
 async def published(stream, count):
     """Wait until so many traces are in the raw topic; returns them by id."""
-    raw = stream.settings.topics.raw
-    async with asyncio.timeout(LIMIT):
-        while len(records := await stream.read(raw)) < count:
-            await asyncio.sleep(0.2)
+    records = await stream.arrived(count, stream.settings.topics.raw)
     found = {record.key.decode(): record.value for record in records}
     assert len(found) == len(records), "a trace is published twice"
     return found
@@ -62,9 +59,8 @@ async def test_a_quiet_partition_ends_by_the_clock_and_a_successor_publishes_not
         assert await assembler.stop() == 0, assembler.log()
 
     await write(stream, records)
-    async with stream.worker(command="assemble"), asyncio.timeout(LIMIT):
-        while len(await stream.read(stream.settings.assemble.late)) < fleet.spans:
-            await asyncio.sleep(0.2)
+    async with stream.worker(command="assemble"):
+        await stream.arrived(fleet.spans, stream.settings.assemble.late)
     assert await published(stream, GROUP) == fleet.expected
 
 
@@ -98,10 +94,9 @@ async def test_an_assembler_of_0_3_0_is_fenced_off_and_its_runs_are_not_publishe
                 await write_as_former(
                     [OutputRecord(settings.topics.raw, 0, NO_TIMESTAMP, b"k", b"again", ())]
                 )
-                async with stream.worker(command="assemble"), asyncio.timeout(LIMIT):
+                async with stream.worker(command="assemble"):
                     await write(stream, records)
-                    while len(await stream.read(settings.assemble.late)) < fleet.spans:
-                        await asyncio.sleep(0.2)
+                    await stream.arrived(fleet.spans, settings.assemble.late)
 
         with pytest.raises(DeliveryError, match="took over"):
             await be_fenced_off()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import NewPartitions
 from aiokafka.protocol.admin import DeleteGroupsRequest
 
@@ -28,11 +25,6 @@ def on(partitions, values):
         Message(value, b"key", partition=partitions[number % len(partitions)])
         for number, value in enumerate(values)
     ]
-
-
-async def outputs_of(stream):
-    topics = stream.settings.topics
-    return await stream.read(topics.contribute, topics.rejected, topics.dead_letter)
 
 
 async def test_partitions_that_are_added_to_raw_are_read_and_no_ledger_is_lost(make_stream, real_traces):
@@ -80,49 +72,10 @@ async def test_a_group_whose_positions_have_expired_continues_where_its_ledger_e
         await stream.outputs(worker, raw)
         assert await worker.stop() == 0
 
-    outputs = await outputs_of(stream)
-    assert sorted(map(source_of, outputs)) == [
+    assert sorted(map(source_of, await stream.all_outputs())) == [
         (partition, offset) for partition in (0, 1) for offset in range(15)
     ]
     report = await audit(stream.settings)
     assert (report.missing, report.differing, report.without_entry) == (0, 0, 0)
     assert "continuing from offset 10, as the ledger says" in worker.log()
     assert "rewind" not in worker.log()
-
-
-async def set_position(stream, partition, offset):
-    """Set the group's position in a partition, as `kafka-consumer-groups.sh --reset-offsets` does."""
-    kafka = stream.settings.kafka
-    async with AIOKafkaConsumer(
-        bootstrap_servers=kafka.bootstrap_servers,
-        group_id=kafka.group,
-        enable_auto_commit=False,  # it would commit the end as it closes
-    ) as consumer:
-        at = TopicPartition(stream.settings.topics.raw, partition)
-        consumer.assign([at])
-        await consumer.commit({at: offset})
-
-
-async def test_an_operator_s_position_precedes_the_ledger_s_and_the_other_partitions_continue(
-    make_stream, real_traces
-):
-    """Positions may expire for a part of the partitions only."""
-    stream = await make_stream(2)
-    async with stream.worker() as worker:
-        raw = await stream.publish(on((0, 1), real_traces[:20]))
-        await stream.outputs(worker, raw)
-        assert await worker.stop() == 0
-    await forget_positions(stream)
-    await set_position(stream, 1, 5)
-
-    raw = await stream.publish(on((0, 1), real_traces[20:30]))
-    async with stream.worker() as worker:
-        await stream.outputs(worker, raw)
-        assert await worker.stop() == 0
-
-    found = Counter(map(source_of, await outputs_of(stream)))
-    assert set(found) == {(record.partition, record.offset) for record in raw}
-    assert {place for place, count in found.items() if count > 1} == {(1, offset) for offset in range(5, 10)}
-    report = await audit(stream.settings)
-    assert (report.missing, report.differing, report.without_entry) == (0, 0, 0)
-    assert worker.log().count("as the ledger says") == 1

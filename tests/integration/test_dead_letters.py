@@ -134,8 +134,7 @@ async def test_lists_dead_letters(make_stream, dead_letters):
     stream = await make_stream(2)
     letters = await bury(stream, 4)
     topic = stream.settings.topics.dead_letter
-    async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
-        await producer.send_and_wait(topic, b"not ours", partition=0)
+    await stream.write(topic, b"not ours")
 
     result = await dead_letters(stream, "list")
     head, *rows = lines(result)
@@ -156,8 +155,7 @@ async def test_shows_a_whole_dead_letter_with_control_characters_escaped(make_st
     await bury(stream, 1)
     topic = stream.settings.topics.dead_letter
     hostile = b"\x1b[2J\r\n\xff"
-    async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
-        await producer.send_and_wait(topic, hostile)
+    await stream.write(topic, hostile)
 
     shown = lines(await dead_letters(stream, "show", "0/0"))
     assert shown[0] == f"location: {topic}/0/0"

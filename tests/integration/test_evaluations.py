@@ -10,7 +10,6 @@ import pytest
 import pytest_asyncio
 
 from knowledgepulse_convert import from_otlp
-from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.tools.backends.all_backends import BACKENDS
 from knowledgepulse_worker.tools.demo.processes import free_ports
@@ -19,6 +18,7 @@ from support import metrics_page as page
 from support.backends import FAKES, AgentRun
 from support.otlp import attributes_of, logs_of, spans_of
 from support.streams import Message, Stream, headers_of, own_settings, score_of
+from support.traces import made
 
 pytestmark = pytest.mark.integration
 
@@ -194,14 +194,14 @@ async def outputs_of_runs(broker, runs, tmp_path_factory):
     stream = Stream(settings, tmp_path_factory.mktemp("runs"))
     await stream.create_topics(2)
     traces = [
-        ReasoningTrace.new(
-            objective=run.objective, steps=[{"type": "thought"}] * (run.number % 7 + 1),
-            result_summary=run.answer, confidence=0.5, success=True, task_domain="code",
+        made(
+            run.objective,
+            [{"type": "thought"}] * (run.number % 7 + 1),
             pulled_from={"backend": fake.name, "run": fake().run_id(run)},
         )
         for fake in FAKES
         for run in runs[fake.name]
-    ]  # fmt: skip
+    ]
     raw = await stream.publish(Message(trace.to_json(), partition=n % 2) for n, trace in enumerate(traces))
     await stream.scored(raw)
     return stream

@@ -9,7 +9,6 @@ import os
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from click.testing import CliRunner
 from pyarrow import parquet
 from pyarrow.fs import FileSystem
@@ -63,11 +62,8 @@ async def contributed(stream, lines):
     return await stream.read(stream.settings.topics.contribute)
 
 
-async def write(stream, topic, value, headers, partition=0):
-    async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
-        await producer.send_and_wait(
-            topic, value, key=b"key", partition=partition, timestamp_ms=1, headers=[*headers]
-        )
+async def write(stream, topic, value, headers):
+    await stream.write(topic, value, key=b"key", timestamp_ms=1, headers=[*headers])
 
 
 def files(folder):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -79,13 +78,12 @@ async def require_one_output_each(stream, metrics, shown):
 
     ``shown``: the truncation on the status page.
     """
-    topics = stream.settings.topics
-    outputs = await stream.read(topics.contribute, topics.rejected, topics.dead_letter)
-    held = await stream.read(topics.raw)
+    outputs, raw = await stream.all_outputs(), stream.settings.topics.raw
+    held = await stream.read(raw)
     assert len(held) == 35
     assert len(outputs) == 45
     sources = {headers_of(output)["kp-source"] for output in outputs}
-    assert sources == {f"{topics.raw}/0/{record.offset}" for record in held}
+    assert sources == {f"{raw}/0/{record.offset}" for record in held}
     assert page.value(metrics, "kp_truncated_offsets_total") == 10
     assert (shown["partition"], shown["first"], shown["offsets"]) == (0, 10, 10)
 
@@ -115,13 +113,6 @@ async def test_a_running_worker_goes_back_to_the_first_difference(brokers, strea
     assert "starting it again in" not in worker.log()
 
 
-async def says(worker, pattern):
-    """Wait until the verdict matches."""
-    async with asyncio.timeout(LIMIT):
-        while not re.match(pattern, json.loads((await worker.get("/readyz"))[1])["verdict"]["text"]):
-            await asyncio.sleep(0.1)
-
-
 async def test_partitions_without_a_leader_or_with_too_few_replicas_are_named(brokers, tmp_path, real_traces):
     stream = Stream(own_settings(brokers.direct, "leaderless", {"embedding": {"backend": "none"}}), tmp_path)
     raw = stream.settings.topics.raw
@@ -140,21 +131,21 @@ async def test_partitions_without_a_leader_or_with_too_few_replicas_are_named(br
         reason = (
             f"Waiting for Kafka: no answer from partition leaders for .*; Metadata to {raw}/1: LEADER_NOT_"
         )
-        await says(worker, reason)
+        await worker.says(reason)
         await produce(stream, real_traces[5:10], partition=0)
         await worker.published(10)
         await brokers.nodes[1].start_again()
         await produce(stream, real_traces[10:15], partition=1)
         await worker.published(15)
-        await says(worker, "Healthy")
+        await worker.says("Healthy")
 
         await brokers.nodes[2].kill()
         await produce(stream, real_traces[15:20], partition=0)
         reason = "Waiting for Kafka: .*; Produce to .*: 1 of 2 replicas in sync"
-        await says(worker, rf"{reason} \(min\.insync\.replicas\)")
+        await worker.says(rf"{reason} \(min\.insync\.replicas\)")
         assert 'request="Produce"' in await worker.metrics()
         for name in stream.settings.topics.scored:
             await stream.configure_topic(name, {"min.insync.replicas": "1"})
         outputs = await stream.outputs(worker, await stream.read(raw))
-        await says(worker, "Healthy")
+        await worker.says("Healthy")
     assert len(outputs) == 20

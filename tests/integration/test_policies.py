@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 from click.testing import CliRunner
 
@@ -52,15 +51,9 @@ async def stream(make_stream, real_traces):
     raw = await stream.publish(messages)
     await stream.scored(raw)
     repeat = (await stream.read(stream.settings.topics.rejected))[0]
-    await write(stream, repeat.topic, repeat.value, repeat.key, repeat.timestamp, repeat.headers)
+    options = {"key": repeat.key, "timestamp_ms": repeat.timestamp, "headers": [*repeat.headers]}
+    await stream.write(repeat.topic, repeat.value, **options)
     return stream
-
-
-async def write(stream, topic, value, key=None, timestamp_ms=None, headers=()):
-    async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
-        await producer.send_and_wait(
-            topic, value, key=key, partition=0, timestamp_ms=timestamp_ms, headers=list(headers)
-        )
 
 
 def in_order(report):
@@ -119,8 +112,8 @@ async def test_tune_rescore_evaluate_and_show_on_topics(stream, kp_worker, confi
     await create(stream, labels)
     for number, line in enumerate(real_traces[:TRACES]):
         label = {"id": json.loads(line)["id"], "keep": number % 2 == 0, "source": "me"}
-        await write(stream, labels, json.dumps(label).encode(), label["id"].encode())
-    await write(stream, labels, None, label["id"].encode())
+        await stream.write(labels, json.dumps(label).encode(), key=label["id"].encode())
+    await stream.write(labels, None, key=label["id"].encode())
     evaluation = json.loads(
         output(await kp_worker(stream, "policy", "evaluate", "--json", "--labels-topic", labels))
     )
@@ -194,7 +187,7 @@ async def test_each_record_is_audited_under_the_policy_that_scored_it(make_strea
     raw = await publish(batches[0])
     async with stream.worker(stream.configured(policy={"threshold": 0.4})) as worker:
         await stream.outputs(worker, raw)
-    await write(stream, policies_topic_name(stream.settings.kafka.group), b"a stranger's", b"key")
+    await stream.write(policies_topic_name(stream.settings.kafka.group), b"a stranger's", key=b"key")
     async with stream.worker(stream.configured(policy={"threshold": 0.5})) as worker:
         raw = await publish(batches[1])
         await stream.outputs(worker, raw)

@@ -60,10 +60,7 @@ async def publish(publisher, lines):
 
 async def values(stream, least):
     """Wait until the raw topic has this many records; return their values."""
-    async with asyncio.timeout(120):
-        while len(raw := await stream.read(stream.settings.topics.raw)) < least:
-            await asyncio.sleep(0.05)
-    return [record.value for record in raw]
+    return [record.value for record in await stream.arrived(least, stream.settings.topics.raw)]
 
 
 async def test_a_publication_outlasts_an_outage_and_says_that_it_waits(

@@ -60,9 +60,9 @@ async def finished_under(stream, key, rate, traces):
         status, _ = await worker.get("/readyz")
         assert status == 200
         assert await worker.stop() == 0
-    topics = stream.settings.topics
-    outputs = await stream.read(topics.contribute, topics.rejected, topics.dead_letter)
-    assert sorted(map(source_of, outputs)) == [(record.partition, record.offset) for record in raw]
+    assert sorted(map(source_of, await stream.all_outputs())) == [
+        (record.partition, record.offset) for record in raw
+    ]
     return verdict, metrics, worker.log()
 
 

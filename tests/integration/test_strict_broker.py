@@ -90,9 +90,12 @@ async def keeps_starting(worker, error):
         found = {"text": ""}
         while not found["text"].endswith(f"; the last error: {error}"):
             await asyncio.sleep(0.05)
-            status, answer = await worker.get("/readyz")
-            found = json.loads(answer)["verdict"]
-    assert (status, found["state"], found["runbook"]) == (503, "starting", "KpNotRunning")
+            found = await worker.verdict()
+    assert ((await worker.get("/readyz"))[0], found["state"], found["runbook"]) == (
+        503,
+        "starting",
+        "KpNotRunning",
+    )
     shown = json.loads((await worker.get("/api/status"))[1])["verdict"]
     assert (shown["state"], shown["since"]) == ("starting", found["since"])
     metrics = (await worker.get("/metrics"))[1]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from knowledgepulse_kafka.topic_id import TopicIds
-from support.streams import ARRIVAL_LIMIT, Message
+from support.streams import Message
 
 pytestmark = pytest.mark.integration
 
@@ -41,7 +39,5 @@ async def test_the_same_traces_published_again_to_a_recreated_topic_are_scored(m
         await stream.publish(messages)
 
         topics = stream.settings.topics
-        async with asyncio.timeout(ARRIVAL_LIMIT):
-            while len(await stream.read(topics.contribute, topics.rejected)) < 40:
-                await asyncio.sleep(0.1)
+        await stream.arrived(40, topics.contribute, topics.rejected)
         assert await worker.stop() == 0

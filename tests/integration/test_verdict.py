@@ -59,11 +59,6 @@ def signal_child(worker, number):
     send(tree(worker.process.pid)[1:], number)
 
 
-async def verdict(worker):
-    """Return the verdict in the response of the readiness probe."""
-    return json.loads((await worker.get("/readyz"))[1])["verdict"]
-
-
 async def becomes(worker, state, reason=""):
     """Wait until the verdict has this state, for this reason, in probe, page, metric and log.
 
@@ -71,7 +66,7 @@ async def becomes(worker, state, reason=""):
     """
     async with asyncio.timeout(LIMIT):
         while True:
-            found = await verdict(worker)
+            found = await worker.verdict()
             shown = json.loads((await worker.get("/api/status"))[1])["verdict"]
             metrics = (await worker.get("/metrics"))[1]
             if (
@@ -165,9 +160,7 @@ async def test_a_worker_that_starts_again_without_a_transaction_coordinator_wait
         away.touch()
         signal_child(worker, signal.SIGKILL)
         reason = "Waiting for Kafka: no answer from the transaction coordinator for "
-        async with asyncio.timeout(LIMIT):
-            while reason not in (await verdict(worker))["text"]:
-                await asyncio.sleep(0.1)
+        await worker.says(reason)
         away.unlink()
         await becomes(worker, "healthy")
         await publish(stream, real_traces[:5])

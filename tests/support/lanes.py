@@ -13,7 +13,6 @@ from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.commit_outcome import Committed
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.records import Fault, RawRecord
-from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding.base import Embeddings
 from knowledgepulse_worker.embedding.batcher import Batcher
 from knowledgepulse_worker.lane.assignment import Assignment
@@ -34,6 +33,7 @@ from knowledgepulse_worker.redaction.copies import Redaction
 from knowledgepulse_worker.settings import CacheSettings, LimitSettings, Settings, TopicSettings
 from support import waits
 from support.memory_publisher import MemoryPublisher
+from support.traces import made
 
 DIMENSIONS = 8
 
@@ -50,13 +50,10 @@ VECTORS = [
 
 def trace_of(number: int, objective: str, confidence: float, agent_id: str | None = None) -> bytes:
     """Return a trace of the domain `code` with this objective."""
-    trace = ReasoningTrace.new(
-        objective=objective,
-        steps=[{"type": "thought"}, {"type": "observation"}],
-        result_summary="",
+    trace = made(
+        objective,
+        [{"type": "thought"}, {"type": "observation"}],
         confidence=confidence,
-        success=True,
-        task_domain="code",
         created_at="2026-01-31T12:00:00Z",
         agent_id=agent_id,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -96,6 +97,16 @@ class Worker:
             if (counted := page.value(await self.metrics(), "kp_traces_total")) != published:
                 published, arrived = counted, now()
             assert now() < arrived + ARRIVAL_LIMIT, f"no more than {published:g} in {ARRIVAL_LIMIT} s"
+
+    async def verdict(self) -> dict[str, Any]:
+        """Return the verdict in the response of the readiness probe."""
+        return json.loads((await self.get("/readyz"))[1])["verdict"]
+
+    async def says(self, pattern: str) -> None:
+        """Wait until the text of the verdict begins so."""
+        async with asyncio.timeout(READY_LIMIT):
+            while not re.match(pattern, (await self.verdict())["text"]):
+                await asyncio.sleep(0.1)
 
     async def logged(self, text: str) -> None:
         """Wait until its log contains the text."""
@@ -197,6 +208,11 @@ class Stream:
             records = {TopicPartition(topic, partition): RecordsToDelete(before_offset=before)}
             await admin.delete_records(records)
 
+    async def write(self, topic: str, value: bytes | None, **options: Any) -> None:
+        """Write a record that no worker and no producer of traces wrote."""
+        async with AIOKafkaProducer(bootstrap_servers=self.settings.kafka.bootstrap_servers) as producer:
+            await producer.send_and_wait(topic, value, **{"partition": 0} | options)
+
     async def publish(self, messages: Iterable[Message]) -> list[ConsumerRecord]:
         """Publish the messages in order; return the raw topic's records afterwards."""
         producer = AIOKafkaProducer(
@@ -293,6 +309,18 @@ class Stream:
             assert await worker.stop() == 0, worker.log()
         return outputs
 
+    async def arrived(self, count: int, *topics: str) -> list[ConsumerRecord]:
+        """Wait until the topics have at least this number of records; return them."""
+        async with asyncio.timeout(ARRIVAL_LIMIT):
+            while len(records := await self.read(*topics)) < count:
+                await asyncio.sleep(0.1)
+        return records
+
+    async def all_outputs(self) -> list[ConsumerRecord]:
+        """Return the records in the output topics."""
+        topics = self.settings.topics
+        return await self.read(topics.contribute, topics.rejected, topics.dead_letter)
+
     async def read(self, *topics: str) -> list[ConsumerRecord]:
         """Return all records in the topics, by topic, partition and offset."""
         records: list[ConsumerRecord] = []
@@ -360,7 +388,7 @@ class Stream:
                     arrived = now()
                 in_time = now() < arrived + ARRIVAL_LIMIT
                 assert in_time, f"none arrived for {ARRIVAL_LIMIT} s, missing: {sorted(missing)}"
-        found = await self.read(*outputs)
+        found = await self.all_outputs()
         missing -= {source_of(record) for record in found}
         assert not missing, "the worker ended"
         return found

@@ -12,6 +12,7 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.redaction.sdk import clean, clean_text
 from knowledgepulse_worker.tools.common.departure_rule import is_clean_json
 from support.planted import JWT, KEY, PLANTED, planted_traces
+from support.traces import made
 
 CASES = [
     (f"My key is {KEY}", "My key is [REDACTED:api_key]"),
@@ -103,10 +104,8 @@ def test_a_member_that_stands_twice_is_not_clean(text, is_clean):
 
 
 def test_what_the_schema_needs_stays_whatever_it_looks_like():
-    trace = ReasoningTrace.new(
-        objective="a", steps=[{"type": "thought"}], result_summary="b", confidence=0.5, success=True,
-        task_domain="c", created_at="2026-01-31T12:00:00.123456-0100",
-    ).model_dump(mode="json", by_alias=True, exclude_none=True)  # fmt: skip
+    trace = made(created_at="2026-01-31T12:00:00.123456-0100")
+    trace = trace.model_dump(mode="json", by_alias=True, exclude_none=True)
     trace["id"] = "kp:trace:cd123456-7890-4aaa-8aaa-aaaaaaaaaaaa"
     assert "[REDACTED:phone]" in clean_text(trace["id"] + trace["metadata"]["created_at"])
     assert clean(copy.deepcopy(trace)) == trace

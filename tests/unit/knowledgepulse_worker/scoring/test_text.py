@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.scoring import PART_SEPARATOR, embedding_text
 from knowledgepulse_worker.scoring.text import (
     MAX_CHARACTERS,
@@ -20,17 +19,11 @@ from knowledgepulse_worker.scoring.text import (
     OBJECTIVE_WORDS,
     bounded_id,
 )
+from support.traces import made
 
 
 def trace_of(*steps, objective="Fix it"):
-    return ReasoningTrace.new(
-        objective=objective,
-        steps=steps,
-        result_summary="not part of it",
-        confidence=1,
-        success=True,
-        task_domain="code",
-    )
+    return made(objective, steps, result_summary="not part of it")
 
 
 @pytest.mark.parametrize(

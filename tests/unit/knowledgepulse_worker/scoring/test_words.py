@@ -7,7 +7,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.policy import BUCKETS, Reading
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.decode_content import counts_of
@@ -20,6 +19,7 @@ from knowledgepulse_worker.scoring.words import (
     word_buckets,
     words_of,
 )
+from support.traces import made
 
 
 def test_words_keep_their_buckets():
@@ -38,21 +38,14 @@ def test_the_words_are_those_of_the_agent_and_the_user_but_not_of_tool_results()
         {"type": "observation", "tool": {"name": "shell"}, "content": "secret"},
         {"type": "observation", "content": "please hurry"},
     ]
-    trace = ReasoningTrace.new(
-        objective="The lock is stale", steps=steps, result_summary="done", confidence=0.5, success=True,
-        task_domain="code", visibility="org", privacy_level="private",
-    )  # fmt: skip
+    trace = made("The lock is stale", steps)
 
     expected = "the lock is stale look shell command cat a_lock 修 理 修理 please hurry"
     assert {*distinct_words(trace).split()} == {*expected.split()}
 
 
 def test_a_word_counts_once_in_each_part_of_the_text():
-    trace = ReasoningTrace.new(
-        objective="stale lock stale", steps=[{"type": "thought", "content": "stale stale"}],
-        result_summary="done", confidence=0.5, success=True, task_domain="code", visibility="org",
-        privacy_level="private",
-    )  # fmt: skip
+    trace = made("stale lock stale", [{"type": "thought", "content": "stale stale"}])
 
     assert distinct_words(trace) == "stale lock stale"
 
@@ -73,12 +66,8 @@ def test_the_stream_hashes_the_words_that_files_name(real_traces):
 
 def test_words_beyond_the_limit_of_the_steps_are_not_read():
     steps = [{"type": "thought", "content": f"{'x' * 99} " * 350}, {"type": "thought", "content": "end"}]
-    trace = ReasoningTrace.new(
-        objective="stale", steps=steps, result_summary="done", confidence=0.5, success=True,
-        task_domain="code", visibility="org", privacy_level="private",
-    )  # fmt: skip
 
-    assert "end" not in distinct_words(trace).split()
+    assert "end" not in distinct_words(made("stale", steps)).split()
 
 
 PIECES = ["lock", "ΑΣ", "İ", "修理", "กข", "\0", " ", "\n", '"', "\\", ".", "é", "_", "null", "x" * 99]
@@ -90,16 +79,12 @@ INPUTS = st.dictionaries(TEXTS, st.recursive(LEAVES, st.lists), max_size=3)
 @given(TEXTS, TEXTS, INPUTS, st.booleans(), st.sampled_from([1, 1, 1000]))
 def test_the_words_are_those_of_the_text_that_an_embedder_reads(objective, content, given, is_raw, times):
     """A separator in the trace ends no part, white space of any kind is the same, and long texts are cut."""
-    trace = ReasoningTrace.new(
-        objective=objective or "lock",
-        steps=[
-            {"type": "thought", "content": content * times},
-            {"type": "tool_call", "tool": {"name": "shell"}, "input": given},
-            {"type": "observation", "content": f"{content} end"},
-        ],
-        result_summary="done", confidence=0.5, success=True, task_domain="code", visibility="org",
-        privacy_level="private",
-    )  # fmt: skip
+    steps = [
+        {"type": "thought", "content": content * times},
+        {"type": "tool_call", "tool": {"name": "shell"}, "input": given},
+        {"type": "observation", "content": f"{content} end"},
+    ]
+    trace = made(objective or "lock", steps)
     if is_raw:
         trace.steps[1].input = msgspec.Raw(json.dumps(given).encode())
     parts, is_cut = parts_of(embedding_text(trace, "parts"))

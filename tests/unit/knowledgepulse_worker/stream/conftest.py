@@ -16,7 +16,6 @@ from knowledgepulse_kafka.testing import Clients, SimTopic
 from knowledgepulse_kafka.testing.clients import SimReader
 from knowledgepulse_kafka.testing.virtual_time import VirtualLoop
 from knowledgepulse_kafka.topics import Topic
-from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
@@ -24,16 +23,10 @@ from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.app import WorkerApp, services_of
 from support.assigned_member import AssignedMember, swift_cluster
 from support.program import Program
+from support.traces import made
 
 RAW, OUTPUTS = "raw-traces", ("contribute", "rejected", "dead-letter")
-TRACE = ReasoningTrace.new(
-    objective="Fix the failing build",
-    steps=[{"type": "thought"}, {"type": "observation"}],
-    result_summary="",
-    confidence=0.5,
-    success=True,
-    task_domain="code",
-).to_json()
+TRACE = made(steps=[{"type": "thought"}, {"type": "observation"}]).to_json()
 
 
 class GatedReader(SimReader):

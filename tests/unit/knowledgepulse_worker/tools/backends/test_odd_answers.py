@@ -20,7 +20,6 @@ from prometheus_client import CollectorRegistry
 from knowledgepulse_convert import Options
 from knowledgepulse_kafka import http_client
 from knowledgepulse_kafka.http_client import HttpAnswer
-from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Scorer
@@ -36,6 +35,7 @@ from knowledgepulse_worker.tools.evaluations.evaluation_metrics import Evaluatio
 from support.backends import FAKES, START, AgentRun, FakeLangfuse, FakeMLflow, FakePhoenix
 from support.mutations import Raw, mutated
 from support.scored import published
+from support.traces import made
 
 NOW = int(START.timestamp() * 1000) + 3_600_000
 MAX_REQUESTS = 200
@@ -399,10 +399,7 @@ async def test_one_producer_s_traces_keep_no_other_s_score_from_a_backend(fake, 
 
 def scored(fake, offset, run, created_at, **pulled_from):
     """Return a scored record of a run."""
-    trace = ReasoningTrace.new(
-        objective="Count", steps=[{"type": "thought", "content": "One"}], result_summary="One",
-        confidence=0.5, success=True, task_domain="code",
-    )  # fmt: skip
+    trace = made()
     document = json.loads(trace.to_json())
     pulled_from = {"backend": fake.name, "run": run, **pulled_from}
     document["metadata"] |= {"created_at": created_at, "pulled_from": pulled_from}

@@ -9,8 +9,8 @@ from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_kafka.topic_limits import TopicLimits
 from knowledgepulse_kafka.topics import Topic
-from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.tools.backends.topic_output import TopicOutput
+from support.traces import made
 
 
 class APublisher:
@@ -31,10 +31,7 @@ class APublisher:
 
 
 def trace(words=1):
-    return ReasoningTrace.new(
-        objective="Count", steps=[{"type": "thought", "content": "one " * words}], result_summary="One",
-        confidence=0.5, success=True, task_domain="code",
-    )  # fmt: skip
+    return made(steps=[{"type": "thought", "content": "one " * words}])
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 from prometheus_client import CollectorRegistry
 
-from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.tools.backends.all_backends import connected
@@ -16,6 +15,7 @@ from knowledgepulse_worker.tools.evaluations.backend_scores import BackendWait, 
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
 from support.backends import AgentRun, FakePhoenix
 from support.scored import dead_letter, published
+from support.traces import made
 
 
 @pytest.fixture
@@ -25,11 +25,9 @@ def metrics():
 
 def scored(offset, run=None, **metadata):
     """Return a scored record, of a run in the backend if one is given."""
-    trace = ReasoningTrace.new(
-        objective="Count", steps=[{"type": "thought", "content": "One"}], result_summary="One",
-        confidence=0.5, success=True, task_domain="code",
-        **({} if run is None else {"pulled_from": {"backend": "phoenix", "run": run.id}}), **metadata,
-    )  # fmt: skip
+    if run is not None:
+        metadata["pulled_from"] = {"backend": "phoenix", "run": run.id}
+    trace = made(**metadata)
     return published(offset, trace.to_json(), Scorer().evaluate(trace), Policy())
 
 

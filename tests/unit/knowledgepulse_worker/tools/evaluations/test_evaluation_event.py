@@ -12,7 +12,6 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData, SeverityNumber
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
 
 from knowledgepulse_convert import Conversion, convert
-from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.tools.common.scored_records import read_scored_record
@@ -25,6 +24,7 @@ from knowledgepulse_worker.tools.evaluations.evaluation_event import (
 from support.conversions import FOLDER, read_cases
 from support.otlp import attributes_of, logs_of, spans_of
 from support.scored import published
+from support.traces import made
 
 TRACE, SPAN = "5b8efff798038103d269b633813fc60c", "0ee19b7ec3c1b173"
 NOW = 1_800_000_000_000_000_001
@@ -32,7 +32,7 @@ UNIT = st.floats(0, 1)
 
 
 @pytest.fixture(scope="session")
-def scored(make_document):
+def scored():
     """Return a scored record with these members of `kp-score`."""
 
     def make(**members):
@@ -47,26 +47,8 @@ def scored(make_document):
             "threshold": 0.75,
             "nearest": None,
         } | members
-        record = published(7, make_document(), Score(**parts), Policy())
+        record = published(7, made().to_json(), Score(**parts), Policy())
         return read_scored_record(record)
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def make_document():
-    """Return a trace's JSON with members added to its metadata."""
-
-    def make(**metadata):
-        return ReasoningTrace.new(
-            objective="Fix the failing build",
-            steps=[{"type": "thought"}],
-            result_summary="",
-            confidence=0.5,
-            success=True,
-            task_domain="code",
-            **metadata,
-        ).to_json()
 
     return make
 
@@ -209,8 +191,8 @@ def test_an_overlong_text_is_cut(scored):
         {"trace_id": TRACE, "span_id": "0" * 16},
     ],
 )
-def test_something_else_is_no_span(make_document, context):
+def test_something_else_is_no_span(context):
     """Earlier releases let it pass."""
-    document = json.loads(make_document())
+    document = json.loads(made().to_json())
     document["metadata"]["span_context"] = context
     assert span_of(json.dumps(document).encode()) is None

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.score.offline import Partitions, make_scorer, score_line
+from support.traces import made
 
 
 def new_scorer():
@@ -16,14 +16,7 @@ def new_scorer():
 
 
 def trace(number):
-    new = ReasoningTrace.new(
-        objective="Fix the failing build",
-        steps=[{"type": "thought"}],
-        result_summary="done",
-        confidence=0.9,
-        success=True,
-        task_domain="code",
-    )
+    new = made(confidence=0.9)
     new.id = f"kp:trace:{number}"
     return new.to_json()
 
@@ -33,15 +26,7 @@ def trace(number):
     ["2026-01-31T12:00:00Z", "2026-01-31t12:00:00,5z", "2026-01-31 12:00", "2026-01-31T12:00:00+0530"],
 )
 def test_scores_traces_with_every_valid_created_at(created_at):
-    trace = ReasoningTrace.new(
-        objective="Fix the failing build",
-        steps=[{"type": "thought"}],
-        result_summary="done",
-        confidence=0.9,
-        success=True,
-        task_domain="code",
-        created_at=created_at,
-    )
+    trace = made(created_at=created_at)
     scored = score_line(trace.to_json(), make_scorer(Settings(), None), 10_000, embedder="none")
 
     assert scored.id == trace.id
