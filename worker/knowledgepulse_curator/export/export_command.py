@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-import msgspec
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
+from knowledgepulse_worker.settings import load_policy, load_settings, override
 from knowledgepulse_worker.terminal.config_option import config_option
-from knowledgepulse_worker.tools.terminal.arguments import (
-    EXISTING,
-    SCORE,
-    Moment,
-    NumberInRange,
-    milliseconds,
-)
-from knowledgepulse_worker.tools.terminal.console import errors, topic_progress
+from knowledgepulse_worker.tools.terminal.arguments import EXISTING, SCORE, Moment, NumberInRange
 from knowledgepulse_worker.tools.terminal.options import embedder_option
-
-if TYPE_CHECKING:
-    from knowledgepulse_curator.export.candidates import Rules
-    from knowledgepulse_curator.export.manifest import Choices, Export
 
 
 @click.command()
@@ -159,86 +145,10 @@ def export(folder: str, files: tuple[Path, ...], **options: Any) -> None:
             )
     if options["policy"] is not None:
         settings = settings.model_copy(update={"policy": _policy_of_thresholds(options["policy"])})
-    sys.exit(asyncio.run(_export(folder, files, settings, redacted, options)))
-
-
-async def _export(
-    folder: str, files: tuple[Path, ...], settings: Settings, redacted: str | None, options: dict[str, Any]
-) -> int:
     with extra("export"):
-        from knowledgepulse_curator.export.dataset_export import check, export  # noqa: PLC0415
-        from knowledgepulse_curator.export.dataset_store import open_store  # noqa: PLC0415
-        from knowledgepulse_curator.export.export_inputs import (  # noqa: PLC0415
-            ExportInputs,
-            FileInputs,
-            open_topics,
-        )
-        from knowledgepulse_curator.export.redacted_inputs import RedactedInputs  # noqa: PLC0415
-        from knowledgepulse_curator.export.secret_scan import Scanner  # noqa: PLC0415
-        from knowledgepulse_worker.redaction.process import RedactionProcess  # noqa: PLC0415 - keeps `--help` fast
+        from knowledgepulse_curator.export.run_export import run_export  # noqa: PLC0415 - keeps `--help` fast
 
-    topics = settings.topics
-    names = [redacted or topics.contribute, *([topics.rejected] if options["policy"] else [])]
-    has_score = not redacted if options["policy"] is not None else not (redacted or files)
-    rules = _rules(settings, options, redacted, has_score=has_score)
-    writes = not options["check"]
-    with Scanner() as scanner, open_store(folder, writes=writes) as store, topic_progress() as progress:
-        if options["scan_secrets"]:
-            rules = replace(rules, scan=scanner)
-        async with AsyncExitStack() as stack:
-            opened = open_topics(settings, names, progress)
-            inputs: ExportInputs = (
-                FileInputs(files, progress) if files else await stack.enter_async_context(opened)
-            )
-            if rules.choices.redact is not None:
-                process = RedactionProcess(rules.choices.redact, settings.redaction.timeout)
-                inputs = RedactedInputs(inputs, (await stack.enter_async_context(process)).redact)
-            if options["check"]:
-                problems = await check(inputs, store, rules)
-                for problem in problems:
-                    click.echo(problem)
-                return 1 if problems else 0
-            done = await export(inputs, store, rules)
-    for finished in done:
-        if options["as_json"]:
-            click.echo(msgspec.json.encode(finished))
-        else:
-            errors.print(_told(finished, rules.choices), markup=False)
-    if not done:
-        errors.print("no new records to export")
-    return 0
-
-
-def _told(export: Export, choices: Choices) -> str:
-    """Return the result of an export in words: what was left out and why, and what the user can do."""
-    from knowledgepulse_curator.export.candidates import REMEDIES, reason_text  # noqa: PLC0415
-    from knowledgepulse_curator.export.manifest import (  # noqa: PLC0415
-        CLEANER,
-        CUT,
-        MESSAGES,
-        NOT_CLEAN,
-        NOTHING_SAID,
-    )
-
-    rows = sum(export.counts.get("split", {}).values())
-    parts = [f"export {export.number}: {rows:,} of {export.read:,} records exported"]
-    for key, count in export.dropped.items():
-        remedy = REMEDIES.get(key.partition(":")[0])
-        if key.startswith("not_redacted") and choices.redact is not None:
-            remedy = None
-        parts.append(f"{count:,} left out: {reason_text(key)}" + (f" ({remedy})" if remedy else ""))
-    if unclean := export.counts.get(CLEANER, {}).get(NOT_CLEAN, 0):
-        parts.append(
-            f"in {unclean:,}, the SDK's cleaner finds secrets or personal data (`--redact` removes them)"
-        )
-    cut = export.counts.get(MESSAGES, {})
-    if CUT in cut:
-        parts.append(
-            f"in {cut[CUT]:,}, messages after the assistant's last are cut (`--keep-tail` keeps them)"
-        )
-    if NOTHING_SAID in cut:
-        parts.append(f"{cut[NOTHING_SAID]:,} not in `messages`: the assistant says nothing")
-    return "; ".join(parts)
+    sys.exit(asyncio.run(run_export(folder, files, settings, redacted, options)))
 
 
 def _policy_of_thresholds(file: Path) -> Policy:
@@ -250,47 +160,3 @@ def _policy_of_thresholds(file: Path) -> Policy:
             "counted; give a threshold"
         )
     return policy
-
-
-def _rules(settings: Settings, options: dict[str, Any], redacted: str | None, *, has_score: bool) -> Rules:
-    from knowledgepulse_curator.export.candidates import Rules  # noqa: PLC0415
-    from knowledgepulse_curator.export.manifest import Choices  # noqa: PLC0415
-    from knowledgepulse_curator.export.secret_scan import detectors  # noqa: PLC0415
-    from knowledgepulse_curator.labels.labels import labels_of_files  # noqa: PLC0415
-    from knowledgepulse_worker.embedding import load_embedder  # noqa: PLC0415 - keeps `--help` fast
-    from knowledgepulse_worker.policy import PRIVACY_LEVELS, VISIBILITIES  # noqa: PLC0415
-    from knowledgepulse_worker.redaction.sdk import SDK_CLEANER  # noqa: PLC0415
-    from knowledgepulse_worker.tools.score.offline import embedder_name  # noqa: PLC0415
-
-    if options["scan_secrets"]:
-        detectors()  # before anything is read
-    policy, since = settings.policy, options["since"]
-    visibilities, privacy_levels = policy.guards["visibility"], policy.guards["privacy_level"]
-    inside = options["audience"] == "inside"
-    labels = {label.id: label for label in labels_of_files(options["labels"])}
-    given = {name: value for name, value in options.items() if name in Choices.__struct_fields__}
-    choices = given | {
-        "domain": tuple(sorted({*options["domain"]})),
-        "also": tuple(sorted({*options["also"]})),
-        "without_tail": "messages" in options["also"] and not options["keep_tail"],
-        "policy": options["policy"] and policy.digest,
-        "visibilities": VISIBILITIES
-        if inside
-        else tuple(visibility for visibility in visibilities if visibility == "network"),
-        "privacy_levels": PRIVACY_LEVELS
-        if inside
-        else tuple(level for level in privacy_levels if level != "private"),
-        "embedder": embedder_name(settings.embedding),
-        "redacted": redacted is not None,
-        "redact": (settings.redaction.function or SDK_CLEANER) if options["redact"] else None,
-    }
-    return Rules(
-        choices=Choices(**choices),
-        policy=policy,
-        tasks={name: str(label.group) for name, label in labels.items() if label.group is not None},
-        since_ms=milliseconds(since),
-        embedder=None if options["check"] else load_embedder(settings.embedding, settings.cache),
-        text=settings.embedding.trace_text,
-        scan=None,
-        has_score=has_score,
-    )
