@@ -39,7 +39,7 @@ class Corpus:
         records = list(read_files([path.with_suffix(".scored")], Settings()))
         labels = {label.id: label for label in labels_of_files([path.with_suffix(".labels.jsonl")])}
         labelled = matched(records, labels, 0.5)
-        values = logistic.values_of([trace.record for trace in labelled.traces])
+        values = logistic.values_of(labelled.records)
         self.name, self.kept, self.groups = path.name, labelled.kept, labelled.groups
         self.tasks = np.array([str(trace.label.group) for trace in labelled.traces])
         self.facts = np.column_stack([values[name] for name in FACTS])

@@ -125,12 +125,7 @@ def to_trace(run: hub.Run, options: Options | None = None, usual_domain: str = "
     """
     options = options or Options()
     steps = _Steps(run)
-    objective = options.objective if steps.objective is None else steps.objective
-    if not objective or not objective.strip():
-        raise ConversionError(
-            run.unasked
-            or "no objective: a user message with text is required, or else --objective (`Options.objective`)"
-        )
+    objective = _objective(run, steps, options)
     if not steps.steps:
         raise ConversionError("no steps: text, reasoning or a tool call is required besides the user's text")
     native_id = _encodable(run.native_id or steps.hash(objective))
@@ -138,32 +133,21 @@ def to_trace(run: hub.Run, options: Options | None = None, usual_domain: str = "
     overrides = [options.outcomes[run_id] for run_id in (trace_id, native_id) if run_id in options.outcomes]
     outcome = reduce(hub.RunOutcome.over, [*overrides, run.outcome])
     success, outcome_source = _success(run, outcome, failed_last=steps.failed or steps.interrupted)
-    metadata: dict[str, Any] = {
-        "created_at": _iso(run.ended_at or options.recorded_at or UNKNOWN_TIME),
-        "task_domain": _domain(run, options.domains, usual_domain),
-        "success": success,
-        "visibility": options.visibility,
-        "privacy_level": options.privacy_level,
-        "framework": run.framework,
-        "outcome_source": outcome_source,
-        "confidence_source": "default" if outcome.confidence is None else "label",
-    }
-    if run.ended_at is None:
-        metadata["created_at_source"] = "unknown" if options.recorded_at is None else "file"
-    known = {
-        "native_id": run.native_id and native_id,
-        "parent_id": run.parent_id and trace_id_of(_encodable(run.parent_id)),
-        "agent_id": run.agent_id,
-        "models": list(run.models),
-        "unrecorded": list(run.unrecorded),
-        "span_context": run.span and dict(zip(("trace_id", "span_id"), run.span, strict=True)),
-    }
-    metadata |= {name: value for name, value in known.items() if value}
     document = {
         "@context": CONTEXTS[0],
         "@type": "ReasoningTrace",
         "id": trace_id,
-        "metadata": metadata,
+        "metadata": {
+            "created_at": _iso(run.ended_at or options.recorded_at or UNKNOWN_TIME),
+            "task_domain": _domain(run, options.domains, usual_domain),
+            "success": success,
+            "visibility": options.visibility,
+            "privacy_level": options.privacy_level,
+            "framework": run.framework,
+            "outcome_source": outcome_source,
+            "confidence_source": "default" if outcome.confidence is None else "label",
+            **_origin(run, native_id, options),
+        },
         "task": {"objective": objective, **(steps.prompt() if options.keep_prompt else {})},
         "steps": [{"step_id": 0, "type": "observation"}],
         "outcome": {
@@ -174,6 +158,31 @@ def to_trace(run: hub.Run, options: Options | None = None, usual_domain: str = "
     if not options.keep_prompt:
         steps.count_prompt(run.losses)
     return Conversion(run.losses, _validated(document), steps.steps)
+
+
+def _objective(run: hub.Run, steps: _Steps, options: Options) -> str:
+    objective = options.objective if steps.objective is None else steps.objective
+    if not objective or not objective.strip():
+        raise ConversionError(
+            run.unasked
+            or "no objective: a user message with text is required, or else --objective (`Options.objective`)"
+        )
+    return objective
+
+
+def _origin(run: hub.Run, native_id: str, options: Options) -> dict[str, Any]:
+    """Return what is known of where the run comes from, and what says when it ended if the run does not."""
+    of_time = "unknown" if options.recorded_at is None else "file"
+    known = {
+        "created_at_source": of_time if run.ended_at is None else None,
+        "native_id": run.native_id and native_id,
+        "parent_id": run.parent_id and trace_id_of(_encodable(run.parent_id)),
+        "agent_id": run.agent_id,
+        "models": list(run.models),
+        "unrecorded": list(run.unrecorded),
+        "span_context": run.span and dict(zip(("trace_id", "span_id"), run.span, strict=True)),
+    }
+    return {name: value for name, value in known.items() if value}
 
 
 class _Steps:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from knowledgepulse_curator.export.splits import ExportedTraces, Groups, Vectors, tied
+from knowledgepulse_curator.export.splits import ExportedTraces, Groups, Vectors, blocks, tied
 
 MAX_REFERENCES = 4096
 """Largest number of candidates whose coverage is computed; of more, a sample of this size is used."""
-
-_ROWS = 1024
 
 
 def best(
@@ -64,7 +62,7 @@ def best(
 
 def _nearest(vectors: Vectors, others: Vectors) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return the most similar one of others for each vector, and its similarity."""
-    similarities = (block @ others.T for block in _blocks(vectors))
+    similarities = (block @ others.T for block in blocks(vectors))
     found = [(part.argmax(axis=1), part.max(axis=1)) for part in similarities]
     nearest, similarity = zip(*found, strict=True)
     return np.concatenate(nearest), np.concatenate(similarity)
@@ -87,9 +85,9 @@ def spread(vectors: Vectors, exported: Vectors, number: int, seed: int) -> list[
     if len(vectors) > MAX_REFERENCES:
         references = vectors[np.random.default_rng(seed).choice(len(vectors), MAX_REFERENCES, replace=False)]
     covered = np.zeros(len(references), np.float32)
-    for block in _blocks(exported):
+    for block in blocks(exported):
         covered = np.maximum(covered, (references @ block.T).max(axis=1))
-    gains = [np.maximum(block @ references.T - covered, 0).sum(axis=1) for block in _blocks(vectors)]
+    gains = [np.maximum(block @ references.T - covered, 0).sum(axis=1) for block in blocks(vectors)]
     heap = [(-gain, index) for index, gain in enumerate(np.concatenate(gains).tolist())] if gains else []
     heapq.heapify(heap)
     chosen: list[int] = []
@@ -103,8 +101,3 @@ def spread(vectors: Vectors, exported: Vectors, number: int, seed: int) -> list[
         chosen.append(index)
         covered = np.maximum(covered, similarities)
     return sorted(chosen)
-
-
-def _blocks(vectors: Vectors) -> Iterator[Vectors]:
-    for start in range(0, len(vectors), _ROWS):
-        yield vectors[start : start + _ROWS]

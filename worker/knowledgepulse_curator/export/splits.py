@@ -8,7 +8,9 @@ A new trace that is tied to traces in two splits is dropped.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +28,14 @@ NEAR_SIMILARITY = 0.95
 _ROWS = 1024
 """Rows of similarities that are computed at a time; with 100,000 traces, they take 400 MB."""
 
+Rows = TypeVar("Rows", Vectors, Sequence[int])
+
+
+def blocks(rows: Rows) -> Iterator[Rows]:
+    """Yield rows whose similarities are computed at a time."""
+    for start in range(0, len(rows), _ROWS):
+        yield rows[start : start + _ROWS]
+
 
 class ExportedTraces:
     """The exported traces; without an embedder, their vectors have shape (0, 0)."""
@@ -37,9 +47,8 @@ class ExportedTraces:
 
     def similar(self, vectors: Vectors) -> Iterable[set[Split]]:
         """Yield the splits of the near-duplicates of each vector."""
-        for start in range(0, len(vectors), _ROWS):
-            near = vectors[start : start + _ROWS] @ self.vectors.T >= NEAR_SIMILARITY
-            for row in near:
+        for block in blocks(vectors):
+            for row in block @ self.vectors.T >= NEAR_SIMILARITY:
                 yield {SPLITS[side] for side in np.unique(self._sides[row])}
 
 
@@ -90,38 +99,52 @@ def _separate(
         splits: the splits of all traces, which are filled in.
         side: the split of the traces that are tied to none.
     """
-    taken: dict[str, set[Split]] = {}  # the splits of the kept traces, by group
-    kept: dict[Split, list[Vectors]] = {split: [] for split in SPLITS}
-    seen: set[tuple[Split, bytes]] = set()
-    for start in range(0, len(members), _ROWS):
-        block = members[start : start + _ROWS]
+    kept = _KeptTraces()
+    for block in blocks(members):
         given = vectors[block]
-        before = {
-            split: np.any([(given @ part.T >= NEAR_SIMILARITY).any(axis=1) for part in parts], axis=0)
-            for split, parts in kept.items()
-            if parts
-        }
-        within = (
-            given @ given.T >= NEAR_SIMILARITY
-            if vectors.shape[1]
-            else np.zeros((len(block), len(block)), np.bool_)
-        )
+        before, within = kept.near(given), given @ given.T >= NEAR_SIMILARITY
         placed = np.full(len(block), -1)  # the splits within the block, by number
         for index, member in enumerate(block):
-            sides = known[member].union(*(taken.get(name, ()) for name in groups[member]))
-            sides |= {split for split, near in before.items() if near[index]}
+            sides = known[member] | kept.of_groups(groups[member]) | before[index]
             sides |= {SPLITS[number] for number in np.unique(placed[within[index]]).tolist() if number >= 0}
             if len(sides) < 2:
                 split = next(iter(sides), side)
                 splits[member] = split
                 placed[index] = SPLITS.index(split)
-                for name in groups[member]:
-                    taken.setdefault(name, set()).add(split)
+                kept.add_groups(groups[member], split)
         for number, split in enumerate(SPLITS):
-            new = [vector for vector in given[placed == number] if (split, _hash(vector)) not in seen]
-            seen.update((split, _hash(vector)) for vector in new)
-            if new and vectors.shape[1]:
-                kept[split].append(np.stack(new))
+            kept.add_vectors(given[placed == number], split)
+
+
+class _KeptTraces:
+    """The groups and the distinct vectors of the tied traces that are kept, with their splits."""
+
+    def __init__(self) -> None:
+        self._groups: defaultdict[str, set[Split]] = defaultdict(set)
+        self._vectors: dict[Split, list[Vectors]] = {split: [] for split in SPLITS}
+        self._seen: set[tuple[Split, bytes]] = set()
+
+    def of_groups(self, names: Iterable[str]) -> set[Split]:
+        return set[Split]().union(*(self._groups[name] for name in names))
+
+    def near(self, vectors: Vectors) -> list[set[Split]]:
+        """Return the splits of the near-duplicates of each vector."""
+        found: list[set[Split]] = [set() for _ in vectors]
+        for split, parts in self._vectors.items():
+            for part in parts:
+                for index in np.flatnonzero((vectors @ part.T >= NEAR_SIMILARITY).any(axis=1)).tolist():
+                    found[index].add(split)
+        return found
+
+    def add_groups(self, names: Iterable[str], split: Split) -> None:
+        for name in names:
+            self._groups[name].add(split)
+
+    def add_vectors(self, vectors: Vectors, split: Split) -> None:
+        new = [vector for vector in vectors if (split, _hash(vector)) not in self._seen]
+        if new:
+            self._seen.update((split, _hash(vector)) for vector in new)
+            self._vectors[split].append(np.stack(new))
 
 
 def tied(groups: Groups, vectors: Vectors) -> Iterable[Sequence[int]]:
@@ -132,7 +155,7 @@ def tied(groups: Groups, vectors: Vectors) -> Iterable[Sequence[int]]:
         for row, names in enumerate(groups)
         for name in names
     ]
-    first, which = _distinct(vectors) if vectors.shape[1] else (np.empty(0, np.int64), np.empty(0, np.int64))
+    first, which = _distinct(vectors)
     distinct = vectors[first]
     is_near_itself = (
         np.einsum("ij,ij->i", distinct, distinct) >= NEAR_SIMILARITY

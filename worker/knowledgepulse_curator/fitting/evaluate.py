@@ -250,7 +250,7 @@ def _verdict(fair: Estimate | None, labelled: LabelledTraces) -> ScoreVerdict:
 
 def _length(labelled: LabelledTraces, policy: Policy, constant: str | None) -> AgainstLength | None:
     try:
-        values = logistic.values_of([trace.record for trace in labelled.traces])
+        values = logistic.values_of(labelled.records)
     except NoFactsError:
         return None
     kept, groups, folds = labelled.kept, labelled.groups, logistic.folds_of(labelled.groups)

@@ -164,9 +164,9 @@ def fit(
         InputError: no label matches a trace, all matching labels are equal, or counts or words are unknown.
     """
     labelled = matched(records, with_rest(records, labels, min_reward), min_reward)
+    wanted = _Wanted(today, target, share, None if outcome_confidence else OUTCOME_DIMENSION, words)
     domains = {
-        name: _fit_domain(name, part, policy, today, target, share, hold=not outcome_confidence, words=words)
-        for name, part in labelled.by_domain(policy).items()
+        name: _fit_domain(name, part, policy, wanted) for name, part in labelled.by_domain(policy).items()
     }
     supported = {name: domain for name, domain in domains.items() if domain.outcome == "supported"}
     changes = {name: {"learned": domain.learned, "share": target} for name, domain in supported.items()}
@@ -178,62 +178,58 @@ def fit(
     return Fit(policy.digest, target, domains, proposed, len(labels.keys() - labelled.labels.keys()))
 
 
-def _fit_domain(
-    name: str,
-    labelled: LabelledTraces,
-    policy: Policy,
-    today: str,
-    target: float,
-    share: float,
-    *,
-    hold: bool,
-    words: bool,
-) -> DomainFit:
-    checked = labelled.checked
-    judged = labelled.only(checked) or labelled
+class _Wanted(NamedTuple):
+    """How to fit a domain.
+
+    Attributes:
+        today: the date of the fit.
+        target: the share of the traces that should pass at most.
+        share: the part of the learned value in the score.
+        constant: the term that is not fitted, and held constant; None to fit all.
+        words: whether to fit words, too.
+    """
+
+    today: str
+    target: float
+    share: float
+    constant: str | None
+    words: bool
+
+
+def _fit_domain(name: str, labelled: LabelledTraces, policy: Policy, wanted: _Wanted) -> DomainFit:
+    judged = labelled.only(labelled.checked) or labelled
     result = DomainFit(
         domain=name,
         **judged.counts,
-        held=hold,
-        judges=int((~checked).sum()),
+        held=wanted.constant is not None,
+        judges=int((~labelled.checked).sum()),
         rest=sum(trace.label.source == NO_LABEL for trace in judged.traces),
     )
     if not judged.has(MIN_SUPPORT, MIN_SUPPORT):
         return result
-    constant = OUTCOME_DIMENSION if hold else None
-    found = _learn(labelled, judged, share, constant=constant, words=words)
-    orders = _orders(name, labelled, judged, policy, found, constant)
-    new_agents = _new_agents(
-        labelled, found.values, found.trace_words, _agents(labelled), checked, judged.groups
-    )
-    told = surprise(found.columns, labelled.kept, labelled.groups, checked)
-    kept, probabilities, folds = judged.kept, found.probabilities, found.folds[checked]
-    values = {term: column[checked] for term, column in found.values.items()}
-    gains = _appraise(judged, orders, folds, target)
-    seen = judged.fitted_to(policy)
-    if seen.any():
-        gains = _since(judged, orders, folds, target, gains, ~seen)
-    alone = zip(values, estimates(kept, [*values.values()], judged.groups), strict=True)
-    missing = _missing(bool(np.ptp(probabilities) > 0), gains, told >= level(result.grouped))
-    origin = _origin(labelled, today, _agents(labelled), gains.appraisals["fitted"], new_agents)
+    found = _learn(labelled, judged, wanted)
+    orders = _orders(name, policy, found, wanted.constant)
+    gains, since = _gains_over(policy, judged, orders, found.folds[labelled.checked], wanted.target)
+    told = surprise(found.columns, labelled.kept, labelled.groups, labelled.checked)
+    new_agents = _new_agents(found)
+    missing = _missing(bool(np.ptp(found.probabilities) > 0), gains, told >= level(result.grouped))
+    origin = _origin(labelled, wanted.today, gains.appraisals["fitted"], new_agents)
     return replace(
         result,
-        since=int((~seen).sum()) if seen.any() else None,
+        since=since,
         outcome="not supported" if missing else "supported",
         missing=missing,
         learned=found.value.model_copy(update={"fitted": origin}),
         appraisals=gains.appraisals,
         surprise=told,
         difference=gains.auc,
-        length=against_length(
-            orders["fitted"], orders["length alone"], values["steps"], kept, judged.groups, folds
-        ),
+        length=_against_length(found, orders),
         best_difference=gains.best,
         new_agents=new_agents,
-        leaks={term: area for term, area in alone if leaks_label(area.value)},
+        leaks=_leaks(found),
         stated=outcomes_in_text(judged),
         words=found.words,
-        reliability=_reliability(probabilities, kept),
+        reliability=_reliability(found.probabilities, judged.kept),
     )
 
 
@@ -242,6 +238,8 @@ class _Learned:
     """What is learned from the labels of a domain.
 
     Attributes:
+        labelled: all traces with a label.
+        judged: those whose labels count in the appraisal.
         value: the learned value.
         probabilities: the value of the judged traces, of which none was fitted to.
         values: the values of all traces, by term.
@@ -250,6 +248,8 @@ class _Learned:
         trace_words: the words of all traces; None if the learned value has none.
     """
 
+    labelled: LabelledTraces
+    judged: LabelledTraces
     value: LearnedValue
     probabilities: Array
     values: dict[str, Array]
@@ -264,43 +264,30 @@ class _Learned:
         return columns if self.trace_words is None else np.hstack([columns, self.trace_words.beside_facts])
 
 
-def _learn(
-    labelled: LabelledTraces, judged: LabelledTraces, share: float, *, constant: str | None, words: bool
-) -> _Learned:
-    """Learn a value from all labels, and compute it for the judged traces out of fold.
-
-    Args:
-        labelled: all traces with a label.
-        judged: those whose labels count in the appraisal.
-        share: the part of the value in the score.
-        constant: the term that is not fitted; None to fit all.
-        words: whether to fit words, too.
-    """
-    checked = labelled.checked
-    values = logistic.values_of([trace.record for trace in labelled.traces])
-    if constant:
-        del values[constant]
+def _learn(labelled: LabelledTraces, judged: LabelledTraces, wanted: _Wanted) -> _Learned:
+    """Learn a value from all labels, and compute it for the judged traces out of fold."""
+    values = logistic.values_of(labelled.records)
+    if wanted.constant:
+        del values[wanted.constant]
     folds = logistic.folds_of(labelled.groups)
-    odds = logistic.out_of_fold(values, labelled.kept, folds)
-    value = logistic.learn(values, labelled.kept, share)
-    added, trace_words = fit_words(labelled, judged, checked, values, folds) if words else (None, None)
-    if trace_words is not None:
-        odds = odds + word_fit.out_of_fold(trace_words.columns, labelled.kept, folds)
-        value = word_fit.with_words(value, trace_words, labelled.kept, labelled.groups)
-    value, probabilities = logistic.calibrated(value, odds[checked], judged.kept)
-    return _Learned(value, probabilities, values, folds, added, trace_words)
+    value = logistic.learn(values, labelled.kept, wanted.share)
+    added, words = fit_words(labelled, judged, values, folds) if wanted.words else (None, None)
+    if words is not None:
+        value = word_fit.with_words(value, words, labelled.kept, labelled.groups)
+    odds = _odds(values, words, labelled.kept, folds)[labelled.checked]
+    value, probabilities = logistic.calibrated(value, odds, judged.kept)
+    return _Learned(labelled, judged, value, probabilities, values, folds, added, words)
 
 
-def _orders(
-    name: str,
-    labelled: LabelledTraces,
-    judged: LabelledTraces,
-    policy: Policy,
-    found: _Learned,
-    constant: str | None,
-) -> dict[str, Array]:
+def _odds(values: dict[str, Array], words: TraceWords | None, kept: Array, folds: Array) -> Array:
+    """Return the log odds of all traces by their facts and words, fitted to the other folds."""
+    odds = logistic.out_of_fold(values, kept, folds)
+    return odds if words is None else odds + word_fit.out_of_fold(words.columns, kept, folds)
+
+
+def _orders(name: str, policy: Policy, found: _Learned, constant: str | None) -> dict[str, Array]:
     """Return orders of the judged traces by name, those of the policy in force and the fitted one first."""
-    checked = labelled.checked
+    labelled, judged, checked = found.labelled, found.judged, found.labelled.checked
     changed = with_changes(policy, {name: {"learned": found.value}})
     orders = {
         "in force": held_scores(judged, policy, constant),
@@ -314,7 +301,20 @@ def _orders(
 
 
 def _agents(labelled: LabelledTraces) -> list[str]:
-    return [trace.record.agent_id or "" for trace in labelled.traces]
+    return [record.agent_id or "" for record in labelled.records]
+
+
+def _against_length(found: _Learned, orders: dict[str, Array]) -> AgainstLength | None:
+    judged, checked = found.judged, found.labelled.checked
+    steps, folds = found.values["steps"][checked], found.folds[checked]
+    return against_length(orders["fitted"], orders["length alone"], steps, judged.kept, judged.groups, folds)
+
+
+def _leaks(found: _Learned) -> dict[str, Estimate]:
+    """Return the AUCs of the terms that predict the label on their own."""
+    columns = [column[found.labelled.checked] for column in found.values.values()]
+    alone = zip(found.values, estimates(found.judged.kept, columns, found.judged.groups), strict=True)
+    return {term: area for term, area in alone if leaks_label(area.value)}
 
 
 class _Gains(NamedTuple):
@@ -332,20 +332,25 @@ class _Gains(NamedTuple):
     best: Estimate | None
 
 
-def _since(
-    judged: LabelledTraces, orders: dict[str, Array], folds: Array, target: float, gains: _Gains, fresh: Array
-) -> _Gains:
-    """Return gains over the policy in force that are computed on traces that it was not fitted to, if any.
+def _gains_over(
+    policy: Policy, judged: LabelledTraces, orders: dict[str, Array], folds: Array, target: float
+) -> tuple[_Gains, int | None]:
+    """Appraise orders, that of the policy in force only on traces that it was not fitted to.
 
-    On the others, its figures flatter, and no policy would surely be better.
+    On the others, its figures flatter, and no policy would surely be better. Return the gains over it, and
+    the number of these traces; None if it was fitted to none.
     """
-    since = judged.only(fresh)
+    gains, fresh = _appraise(judged, orders, folds, target), ~judged.fitted_to(policy)
+    if fresh.all():
+        return gains, None
+    since, number = judged.only(fresh), int(fresh.sum())
     if since is None or not since.has(1, 1):
         others = {name: appraisal for name, appraisal in gains.appraisals.items() if name != "in force"}
-        return _Gains(others, None, 0.0, None)
+        return _Gains(others, None, 0.0, None), number
     pair = {name: orders[name][fresh] for name in ("in force", "fitted")}
     appraised = _appraise(since, pair, folds[fresh], target)
-    return appraised._replace(appraisals=gains.appraisals | {"in force": appraised.appraisals["in force"]})
+    in_force = {"in force": appraised.appraisals["in force"]}
+    return appraised._replace(appraisals=gains.appraisals | in_force), number
 
 
 def _appraise(labelled: LabelledTraces, orders: dict[str, Array], folds: Array, target: float) -> _Gains:
@@ -388,52 +393,33 @@ def _missing(rises: bool, gains: _Gains, is_above_chance: bool) -> list[str]:
     return [name for name, is_shown in shown.items() if not is_shown]
 
 
-def _new_agents(
-    labelled: LabelledTraces,
-    values: dict[str, Array],
-    words: TraceWords | None,
-    agents: Sequence[str],
-    checked: Array,
-    groups: Array,
-) -> Estimate | None:
-    """Return the AUC, within each agent, of a value that was fitted to the others.
-
-    ``checked``: the labels that it is judged by. ``groups``: those of these labels.
-    """
-    _, index = np.unique(agents, return_inverse=True)
+def _new_agents(found: _Learned) -> Estimate | None:
+    """Return the AUC, within each agent, of a value that was fitted to the others."""
+    labelled = found.labelled
+    _, index = np.unique(_agents(labelled), return_inverse=True)
     if index.max() == 0:
         return None
-    odds = logistic.out_of_fold(values, labelled.kept, index)
-    if words is not None:
-        odds = odds + word_fit.out_of_fold(words.columns, labelled.kept, index)
-    at = np.flatnonzero(checked)
-    (estimate,) = estimates(
-        labelled.kept[at], [odds[at]], np.unique(labelled.groups[at], return_inverse=True)[1], index[at]
-    )
+    odds = _odds(found.values, found.trace_words, labelled.kept, index)
+    at = np.flatnonzero(labelled.checked)
+    (estimate,) = estimates(found.judged.kept, [odds[at]], found.judged.groups, index[at])
     return known(estimate)
 
 
 def _origin(
-    labelled: LabelledTraces,
-    today: str,
-    agents: Sequence[str],
-    fitted: Appraisal,
-    new_agents: Estimate | None,
+    labelled: LabelledTraces, today: str, fitted: Appraisal, new_agents: Estimate | None
 ) -> FitOrigin:
     sources = Counter(trace.label.source or "no source" for trace in labelled.traces)
-    frequent = [
-        agent[:MAX_NAME_CHARACTERS] for agent, _ in Counter(filter(None, agents)).most_common(MAX_AGENTS)
-    ]
+    agents = Counter(filter(None, _agents(labelled))).most_common(MAX_AGENTS)
     value, low, high = (round(figure, 3) for figure in fitted.auc)
     return FitOrigin(
         on=today,
         labels={name[:MAX_NAME_CHARACTERS]: number for name, number in sources.most_common(MAX_AGENTS)},
         **{name: labelled.counts[name] for name in ("traces", "kept", "groups")},
-        agents=tuple(frequent),
+        agents=tuple(agent[:MAX_NAME_CHARACTERS] for agent, _ in agents),
         auc=(value, low, high),
         within_groups=fitted.within and round(fitted.within.value, 3),
         new_agents=new_agents and round(new_agents.value, 3),
-        ids=recorded([trace.record for trace in labelled.traces]),
+        ids=recorded(labelled.records),
     )
 
 

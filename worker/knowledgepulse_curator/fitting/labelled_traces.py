@@ -93,19 +93,20 @@ class LabelledTraces:
 
     def __init__(self, traces: Sequence[LabelledTrace], records: Sequence[ScoredRecord]) -> None:
         self.traces = traces
-        self._records = records
+        self._all = records
         self.kept = np.array([trace.kept for trace in traces])
         self.groups = np.unique([trace.group for trace in traces], return_inverse=True)[1]  # indices, from 0
         self.agreement = float(np.mean([trace.kept == trace.record.success for trace in traces]))
+        self.records = [trace.record for trace in traces]
 
     def only(self, wanted: Array) -> LabelledTraces | None:
         """Return those that are wanted, by a mask of shape (traces,); None if there are none."""
         traces = [trace for trace, is_wanted in zip(self.traces, wanted, strict=True) if is_wanted]
-        return LabelledTraces(traces, self._records) if traces else None
+        return LabelledTraces(traces, self._all) if traces else None
 
     def fitted_to(self, policy: Policy) -> Array:
         """Return whether a learned value of a policy was fitted to each trace, shape (traces,)."""
-        return fitted_to(policy, [trace.record for trace in self.traces])
+        return fitted_to(policy, self.records)
 
     def has(self, of_each: int, groups: int) -> bool:
         """Return whether there are enough traces of each kind, and enough groups to resample."""
@@ -142,9 +143,9 @@ class LabelledTraces:
 
     def scores(self, policy: Policy) -> list[Score]:
         """Return the traces' scores under a policy."""
-        scores = scores_under(self._records, policy)
-        by_record = {id(record): score for record, score in zip(self._records, scores, strict=True)}
-        return [by_record[id(trace.record)] for trace in self.traces]
+        scores = scores_under(self._all, policy)
+        by_record = {id(record): score for record, score in zip(self._all, scores, strict=True)}
+        return [by_record[id(record)] for record in self.records]
 
     @property
     def labels(self) -> Labels:
@@ -157,7 +158,7 @@ class LabelledTraces:
         records: defaultdict[str, list[ScoredRecord]] = defaultdict(list)
         for trace in self.traces:
             traces[policy.profile(trace.record.task_domain).domain].append(trace)
-        for record in self._records:
+        for record in self._all:
             records[policy.profile(record.task_domain).domain].append(record)
         return {name: LabelledTraces(traces[name], records[name]) for name in sorted(traces)}
 

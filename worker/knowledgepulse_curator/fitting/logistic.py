@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -80,28 +80,44 @@ def folds_of(groups: Array, seed: int = 0) -> Array:
     return folds
 
 
-def out_of_fold(values: dict[str, Array], kept: Array, folds: Array) -> Array:
-    """Return the log odds of each trace by a regression on the other folds, shape (n,).
+def by_fold(kept: Array, folds: Array, predict: Callable[[Array, Array], Array]) -> Array:
+    """Return a value of each trace by what is learned from the other folds, shape (n,).
 
-    A fold whose others are all of one kind has log odds of 0.
+    A fold whose others are all of one kind has values of 0.
+
+    Args:
+        kept: whether each trace is worth keeping.
+        folds: the fold of each trace.
+        predict: returns the values of a fold, given the others and the fold as masks of shape (n,).
     """
-    odds = np.zeros(len(kept))
+    values = np.zeros(len(kept))
     for fold in np.unique(folds):
-        at, others = folds == fold, folds != fold
+        others = folds != fold
         if 0 < kept[others].sum() < others.sum():
-            learned = learn({name: column[others] for name, column in values.items()}, kept[others], 1.0)
-            odds[at] = log_odds(learned, {name: column[at] for name, column in values.items()})
-    return odds
+            values[~others] = predict(others, ~others)
+    return values
+
+
+def out_of_fold(values: dict[str, Array], kept: Array, folds: Array) -> Array:
+    """Return the log odds of each trace by a regression on the other folds; see :func:`by_fold`."""
+
+    def predict(others: Array, at: Array) -> Array:
+        learned = learn({name: column[others] for name, column in values.items()}, kept[others], 1.0)
+        return log_odds(learned, {name: column[at] for name, column in values.items()})
+
+    return by_fold(kept, folds, predict)
 
 
 def rates_out_of_fold(names: Sequence[str], kept: Array, folds: Array) -> Array:
-    """Return the share kept of each trace's name alone, such as its agent's, in the other folds."""
-    column, rates = np.array(names, object)[:, None], np.zeros(len(kept))
-    for fold in np.unique(folds):
-        at, others = folds == fold, folds != fold
+    """Return the share kept of each trace's name alone, such as its agent's; see :func:`by_fold`."""
+    column = np.array(names, object)[:, None]
+
+    def predict(others: Array, at: Array) -> Array:
         encoder = TargetEncoder(target_type="binary", smooth=_SMOOTHING).fit(column[others], kept[others])
-        rates[at] = encoder.transform(column[at])[:, 0]
-    return rates
+        rates: Array = encoder.transform(column[at])[:, 0]
+        return rates
+
+    return by_fold(kept, folds, predict)
 
 
 def calibrated(learned: LearnedValue, odds: Array, kept: Array) -> tuple[LearnedValue, Array]:

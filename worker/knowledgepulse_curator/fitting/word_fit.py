@@ -141,13 +141,13 @@ class TraceWords:
 
 
 def fit_words(
-    labelled: LabelledTraces, judged: LabelledTraces, checked: Array, values: dict[str, Array], folds: Array
+    labelled: LabelledTraces, judged: LabelledTraces, values: dict[str, Array], folds: Array
 ) -> tuple[WordFit, TraceWords | None]:
     """Judge words beside facts; return what they add, and the words if the learned value should have them.
 
-    ``labelled``, ``values`` and ``folds`` are of all labels, ``judged`` of those that are ``checked``.
+    ``labelled``, ``values`` and ``folds`` are of all labels, ``judged`` of those that are checked.
     """
-    kept = labelled.kept
+    kept, checked = labelled.kept, labelled.checked
     rarer = int(min(kept.sum(), (~kept).sum()))
     if rarer < MIN_TRACES_OF_EACH_KIND:
         told = f"they need {MIN_TRACES_OF_EACH_KIND} traces of each kind, and of one there are {rarer}"
@@ -156,7 +156,7 @@ def fit_words(
     if unknown > (1 - MIN_SHARE_OF_KNOWN_GROUPS) * len(kept):
         told = f"the task of {unknown:,} of {counted(len(kept), 'trace')} is not known"
         return WordFit(left_out=f"{told}, and words recognise tasks: give their labels a group"), None
-    words = TraceWords([trace.record for trace in labelled.traces])
+    words = TraceWords(labelled.records)
     facts = logistic.out_of_fold(values, kept, folds)
     alone = out_of_fold(words.columns, kept, folds)
     orders = [facts[checked], alone[checked], (facts + alone)[checked]]
@@ -165,7 +165,7 @@ def fit_words(
         leaks=words.leaks(kept, labelled.groups),
         alone=percentiles(aucs[1], drawn[1]),
         gain=percentiles(aucs[2] - aucs[0], drawn[2] - drawn[0]),
-        seen=_seen(labelled, judged, checked, values, words.columns),
+        seen=_seen(labelled, judged, values, words.columns),
     )
     if result.leaks or leaks_label(aucs[1]):
         return replace(result, left_out="they give the label away"), None
@@ -177,10 +177,10 @@ def fit_words(
 
 
 def _seen(
-    labelled: LabelledTraces, judged: LabelledTraces, checked: Array, values: dict[str, Array], columns: Array
+    labelled: LabelledTraces, judged: LabelledTraces, values: dict[str, Array], columns: Array
 ) -> dict[str, Estimate]:
     """Return AUCs on tasks that were fitted to, in folds of single traces."""
-    kept, groups = labelled.kept, labelled.groups
+    kept, groups, checked = labelled.kept, labelled.groups, labelled.checked
     if groups.max() + 1 == len(groups):
         return {}
     folds = logistic.folds_of(np.arange(len(kept)))
@@ -199,16 +199,13 @@ def _seen(
 
 
 def out_of_fold(columns: Array, kept: Array, folds: Array) -> Array:
-    """Return the log odds of each trace by its words, fitted to the other folds, shape (n,).
+    """Return the log odds of each trace by its words, fitted to the other folds; see ``by_fold``."""
 
-    A fold whose others are all of one kind has log odds of 0.
-    """
-    odds = np.zeros(len(kept))
-    for fold in np.unique(folds):
-        at, others = folds == fold, folds != fold
-        if 0 < kept[others].sum() < others.sum():
-            odds[at] = _regression(columns[others], kept[others]).decision_function(columns[at])
-    return odds
+    def predict(others: Array, at: Array) -> Array:
+        odds: Array = _regression(columns[others], kept[others]).decision_function(columns[at])
+        return odds
+
+    return logistic.by_fold(kept, folds, predict)
 
 
 def with_words(learned: LearnedValue, words: TraceWords, kept: Array, groups: Array) -> LearnedValue:
