@@ -122,7 +122,7 @@ class PartitionAudit:
         self._entries_from = index.entries_from(partition, settings.cache.max_elements)
         self._vectors = VectorSource(settings, index.first_scored(partition), embedder)
         self._memory = RebuiltCache(settings.cache, self._vectors.oldest_model)
-        self._shares = ShareAudit()
+        self._shares = ShareAudit(is_whole=bounds.first == 0)
         if bounds.first > 0:
             self._memory.doubt("trimmed")
 

@@ -37,15 +37,21 @@ class _Domain:
 class ShareAudit:
     """The last scores of a partition.
 
-    Those of a domain are known from the record on that says it is the first of them. They begin with the
-    first record under a share, with other weights, and when the worker cuts its ledger.
+    Those of a domain are known from the partition's beginning on, and otherwise from the record on that says
+    it is the first of them. They begin with the first record under a share, with other weights, and when the
+    worker cuts its ledger.
+
+    Args:
+        is_whole: whether the partition's first record is there, before which there are no last scores.
     """
 
-    def __init__(self) -> None:
-        self._domains: defaultdict[str, _Domain] = defaultdict(_Domain)
+    def __init__(self, *, is_whole: bool) -> None:
+        self._is_whole = is_whole
+        self._domains = defaultdict[str, _Domain](lambda: _Domain(is_known=self._is_whole))
 
     def doubt(self) -> None:
         """Forget all last scores, since a score is not known."""
+        self._is_whole = False
         self._domains.clear()
 
     def add(self, score: Score, profile: Profile, agent_id: str | None) -> tuple[ShareVerdict, list[str]]:

@@ -50,6 +50,19 @@ def test_accepts_changes_of_the_policy(stream, pieces):
     assert (report.differing, report.shares_unaudited, report.shares_begun) == ([], 0, 0)
 
 
+def test_a_trace_that_is_withheld_before_any_is_ranked_is_audited(stream):
+    """It counted as one whose rank could not be audited."""
+    made = stream_of(stream, 0)
+    policy = Policy(share=0.3, share_window=30, min_score=1)
+    made.kept_policies.append(policy)
+    made.publish(2)
+    made.work(policy=policy)
+    assert made.audit().shares_unaudited == 0
+
+    made.outputs[0] = with_score(made.outputs[0], threshold=0.123)
+    assert [record.offset for record in made.audit().differing] == [0]
+
+
 def test_counts_where_the_last_scores_began_anew(stream):
     made = stream_of(stream, 90)
     made.restart(cut=True)  # which drops the scores like the vectors
