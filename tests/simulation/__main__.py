@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import argparse
 import gc
+import logging
 import multiprocessing
 import os
 import sys
 import time
 import warnings
 from collections import Counter
-from itertools import count
+from itertools import count, product
 
 from simulation.play import HISTORIES, play
 from simulation.shrink import shrink
 
-COLLECTED = 20
-"""The number of histories after which their garbage is collected, which costs less than after each."""
+CHUNK = 50
+"""The number of seeds that a process plays: to end it costs less than to collect the histories' garbage."""
 
 
-def _play(kinds, first, step, until, results):
-    """Play every ``step``th history until the time is up; queue each result, and finally None."""
+def _play(kinds, seeds, until, results):
+    """Play the histories of some seeds while there is time; queue each result, and finally None."""
     warnings.simplefilter("ignore")  # of a killed process's coroutines
+    logging.disable(logging.CRITICAL)
     gc.disable()
-    for number, (seed, of) in enumerate((seed, of) for seed in count(first, step) for of in kinds):
+    for seed, of in product(seeds, kinds):
         if time.monotonic() > until:
             break
         outcome = play(HISTORIES[of](seed))
-        if number % COLLECTED == 0:
-            gc.collect()
         results.put((of, seed, outcome.violations, outcome.records, outcome.steps, outcome.counts))
     results.put(None)
 
@@ -50,17 +50,8 @@ def main():
 def _run(arguments):
     started, cores = time.monotonic(), arguments.cores
     counts, failed, records, steps, played, shown = Counter[str](), [], 0, 0, 0, 0.0
-    results = multiprocessing.SimpleQueue()
-    for number in range(cores):
-        kinds = [arguments.of] if arguments.of else [*HISTORIES]
-        task = (kinds, arguments.first + number, cores, started + arguments.seconds, results)
-        multiprocessing.Process(target=_play, args=task, daemon=True).start()
-    last, running = arguments.first, cores
-    while running:
-        result = results.get()
-        if result is None:
-            running -= 1
-            continue
+    kinds, last = [arguments.of] if arguments.of else [*HISTORIES], arguments.first
+    for result in _results(kinds, arguments.first, cores, started + arguments.seconds):
         of, seed, violations, more_records, more_steps, more = result
         played, records, steps, last = played + 1, records + more_records, steps + more_steps, max(last, seed)
         counts += more
@@ -77,6 +68,29 @@ def _run(arguments):
     for seed, of in sorted(failed)[:3]:
         _show(shrink(play(HISTORIES[of](seed))))
     return bool(failed)
+
+
+def _results(kinds, first, cores, until):
+    """Yield the results of processes, one a core, until the time is up."""
+    context = multiprocessing.get_context("fork")  # each begins with what is imported, and used once
+    results, firsts = context.SimpleQueue(), count(first, CHUNK)
+
+    def start():
+        seeds = range(begin := next(firsts), begin + CHUNK)
+        context.Process(target=_play, args=(kinds, seeds, until, results), daemon=True).start()
+
+    for of in kinds:
+        play(HISTORIES[of](first))
+    for _ in range(cores):
+        start()
+    running = cores
+    while running:
+        if (result := results.get()) is not None:
+            yield result
+        elif time.monotonic() < until:
+            start()
+        else:
+            running -= 1
 
 
 def _show(outcome):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 
 from knowledgepulse_kafka.testing.virtual_time import NothingLeftError, run
 from simulation.assemblers import AssemblerPlayer, assembler_history
@@ -24,14 +25,25 @@ def play(history, *, keep_log=False):
         players.append(PLAYERS[history.of](history, keep_log))
         return await players[0].run()
 
-    disabled = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
     try:
-        with simulated_process():
+        with _silence(), simulated_process():
             return run(course)
     except NothingLeftError as error:
         players[0].violated(f"liveness: {error}")
         return players[0].outcome()
     finally:
-        logging.disable(disabled)
         players[0].resources.close()
+
+
+@contextmanager
+def _silence():
+    """Log nothing; loggers forget what they know of their levels at each change, which takes long."""
+    disabled = logging.root.manager.disable
+    if disabled >= logging.CRITICAL:
+        yield
+        return
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(disabled)

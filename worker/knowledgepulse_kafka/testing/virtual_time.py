@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar
+from weakref import ReferenceType
 
 Result = TypeVar("Result")
 
@@ -111,11 +112,25 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._now = 0.0
         self._timers = 0
         self._ending = False
+        self._tasks: list[ReferenceType[asyncio.Task[Any]]] = []
         self.processes: list[Process] = []
 
     def time(self) -> float:
         """Return the virtual time in seconds."""
         return self._now
+
+    def create_task(
+        self, coro: Any, *, name: Any = None, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        """Start a task."""
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._tasks.append(ReferenceType(task))
+        return task
+
+    def unfinished_tasks(self) -> set[asyncio.Task[Any]]:
+        """Return the tasks that are not done; asyncio's own search would pass those of all former loops."""
+        tasks = (reference() for reference in self._tasks)
+        return {task for task in tasks if task is not None and not task.done()}
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]  # simpler
         """Call back in the next round."""
@@ -125,7 +140,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]  # simpler
         """Call back after a delay."""
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        handle = _Handle(callback, args, context, when := self._now + delay)
+        self._timers += 1
+        heapq.heappush(self._scheduled, (when, self._timers, handle))
+        return handle
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]  # simpler
         """Call back at a time."""
@@ -204,7 +222,7 @@ def run(main: Callable[[], Coroutine[Any, Any, Result]], limit: int = 300_000) -
         loop.end_processes()
         loop.limit = loop.steps + 200_000
         for _ in range(5):
-            if not (left := asyncio.all_tasks(loop)):
+            if not (left := loop.unfinished_tasks()):
                 break
             for task in left:
                 task.cancel()
