@@ -8,11 +8,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -20,9 +19,12 @@ WORKER, KAFKA = (
     (HERE.parents[1] / "worker" / name) for name in ("knowledgepulse_worker", "knowledgepulse_kafka")
 )
 _SCRIPT = """
+from simulation.mutants import install, read_mutants
+mutant = read_mutants()[{number}]
+install(mutant)
 from simulation.histories import FOUND; from simulation.play import HISTORIES, play
 for number, seed in enumerate([*range({limit}), *FOUND], 1):
-    violations = play(HISTORIES["{of}"](seed)).violations
+    violations = play(HISTORIES[mutant.get("of", "worker")](seed)).violations
     if violations: print(number, violations[0], sep=' | '); break
 else: print('not found')
 """
@@ -37,12 +39,14 @@ def main():
     arguments = parser.parse_args()
     words = arguments.words
     chosen = [
-        mutant for mutant in read_mutants() if not words or any(word in mutant["what"] for word in words)
+        (number, mutant)
+        for number, mutant in enumerate(read_mutants())
+        if not words or any(word in mutant["what"] for word in words)
     ]
     missed = 0
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        results = threads.map(lambda mutant: _play(mutant, arguments.limit), chosen)
-        for mutant, result in zip(chosen, results, strict=True):
+        results = threads.map(lambda numbered: _play(numbered[0], arguments.limit), chosen)
+        for (_, mutant), result in zip(chosen, results, strict=True):
             missed += not result[0].isdigit()
             print(f"| {mutant['what']} | {mutant['file']} | {result[:70]} |", flush=True)
     print(f"{len(chosen) - missed} of {len(chosen)} found")
@@ -60,8 +64,7 @@ def mutated(mutant):
     Raises:
         ValueError: an edit's text does not occur once; the code has changed.
     """
-    package, path = _place(mutant)
-    text = (package / path).read_text()
+    text = _path(mutant).read_text()
     for old, new in mutant["edits"]:
         if text.count(old) != 1:
             raise ValueError(f"its text occurs {text.count(old)} times: {old!r}")
@@ -69,37 +72,32 @@ def mutated(mutant):
     return text
 
 
-def _place(mutant):
-    """Return the folder of a mutant's package, and its file there: in the worker's unless it says another."""
+def _path(mutant):
+    """Return a mutant's file: in the worker's package unless it says another."""
     for package in (KAFKA, HERE):
         if mutant["file"].startswith(f"{package.name}/"):
-            return package, mutant["file"].removeprefix(f"{package.name}/")
-    return WORKER, mutant["file"]
+            return package.parent / mutant["file"]
+    return WORKER / mutant["file"]
 
 
-def _play(mutant, limit):
+def install(mutant):
+    """Let this process import the mutant instead of its file; all other modules come from their caches."""
+    broken = str(_path(mutant))
+    code = compile(mutated(mutant), broken, "exec")
+    original = SourceFileLoader.get_code
+    SourceFileLoader.get_code = lambda loader, name: code if loader.path == broken else original(loader, name)
+
+
+def _play(number, limit):
     """Play histories on a mutant until one fails; return the number of histories and the reason."""
-    with tempfile.TemporaryDirectory() as folder:
-        for package in (WORKER, KAFKA, HERE):
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(package, Path(folder) / package.name, ignore=ignored)
-        package, path = _place(mutant)
-        Path(folder, package.name, path).write_text(mutated(mutant))
-        ran = subprocess.run(
-            [
-                sys.executable,
-                "-W",
-                "ignore",
-                "-c",
-                _SCRIPT.format(limit=limit, of=mutant.get("of", "worker")),
-            ],
-            cwd=folder,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join([folder, str(HERE.parent)])},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return ran.stdout.strip() or f"ends at once: {ran.stderr.strip().splitlines()[-1]}"
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _SCRIPT.format(number=number, limit=limit)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (HERE.parent, WORKER.parent)))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return ran.stdout.strip() or f"ends at once: {ran.stderr.strip().splitlines()[-1]}"
 
 
 if __name__ == "__main__":
