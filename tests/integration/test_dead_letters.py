@@ -230,6 +230,16 @@ async def test_the_key_decides_if_the_partition_no_longer_exists(make_stream, de
     ]
 
 
+async def test_a_missing_topic_error_names_the_command_that_creates_it(make_stream, dead_letters):
+    stream = await make_stream(1)
+    await stream.delete_topic(stream.settings.topics.dead_letter)
+    error = (await dead_letters(stream, "list")).exception
+    assert isinstance(error, TopicError)
+    # Other tests' topics have similar names, which it may name.
+    assert str(error).startswith(f"missing: {stream.settings.topics.dead_letter}; ")
+    assert str(error).endswith("`kp-worker topics` creates them")
+
+
 async def test_a_limit_that_was_lowered_is_named_once_with_the_remedy(make_stream, real_traces):
     """Hundreds of dead letters came without a line in the log."""
     stream = await make_stream(1)

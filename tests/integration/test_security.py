@@ -34,7 +34,7 @@ from knowledgepulse_worker.tools.audit.stream_audit import audit_rights
 from knowledgepulse_worker.tools.backends.topic_output import pull_rights, pulls_topic_name
 from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import dead_letter_rights
 from knowledgepulse_worker.tools.dead_letters.replay import replay_rights
-from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
+from knowledgepulse_worker.tools.demo.processes import LOOPBACK
 from knowledgepulse_worker.tools.evaluations.run_evaluations import evaluation_rights, evaluation_topics
 from knowledgepulse_worker.tools.publish.trace_publisher import publishing_rights
 from support.commands import kp_worker
@@ -48,6 +48,7 @@ from support.secured import (
     secured_broker,
     write_client_certificate,
 )
+from support.served import served
 from support.streams import Message, Stream, own_settings, source_of
 
 # Kafka's client does not wait until a TLS connection is closed that failed; the loop's end comes first here.
@@ -85,14 +86,8 @@ async def token_endpoint(answers):
 
     app = web.Application()
     app.router.add_post("/token", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    (port,) = free_ports(1)
-    await web.TCPSite(runner, LOOPBACK, port).start()
-    try:
-        yield f"http://{LOOPBACK}:{port}/token", requests
-    finally:
-        await runner.cleanup()
+    async with served(app) as url:
+        yield f"{url}/token", requests
 
 
 def unsigned_token(lifetime=3600):

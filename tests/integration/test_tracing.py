@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
+from support.served import served
 from support.streams import Message, headers_of
 
 pytestmark = pytest.mark.integration
@@ -38,14 +38,8 @@ async def collecting():
 
     application = web.Application()
     application.router.add_post("/v1/traces", receive)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    (port,) = free_ports(1)
-    await web.TCPSite(runner, LOOPBACK, port).start()
-    try:
-        yield f"http://{LOOPBACK}:{port}", spans, services
-    finally:
-        await runner.cleanup()
+    async with served(application) as url:
+        yield url, spans, services
 
 
 async def test_exports_spans_of_traced_records_and_keeps_their_context(make_stream, real_traces):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 from collections import deque
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
@@ -21,7 +20,7 @@ from langfuse.api.scores.types.create_score_request import CreateScoreRequest
 from langfuse.api.scores.types.score_v3 import ScoreV3_Numeric
 from langsmith.schemas import FeedbackCreate, Run
 
-from knowledgepulse_worker.tools.demo.processes import free_ports
+from support.served import served
 
 PAGE = 2
 START = datetime(2026, 3, 25, 9, tzinfo=UTC)
@@ -102,19 +101,11 @@ class FakeBackend:
             return web.Response(status=503)
         return self.script.popleft() if self.script else await handler(request)
 
-    @asynccontextmanager
-    async def served(self):
+    def served(self):
         """Serve the backend, and yield its address."""
         app = web.Application(middlewares=[self.scripted])
         self.route(app.router)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        (port,) = free_ports(1)
-        await web.TCPSite(runner, "127.0.0.1", port).start()
-        try:
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            await runner.cleanup()
+        return served(app)
 
 
 def page_of(items, cursor):

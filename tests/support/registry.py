@@ -10,12 +10,12 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 
 from aiohttp import ClientSession, web
 
-from knowledgepulse_worker.tools.demo.processes import free_ports
+from support.served import served
 
 WRITES = {"free": 30, "enterprise": 2000}
 READS = {"free": 300, "enterprise": 10_000}
@@ -140,17 +140,9 @@ class Registry:
         return web.json_response({"data": {"agent_id": agent}})
 
 
-@asynccontextmanager
-async def serving(registry: Registry, port: int | None = None) -> AsyncIterator[str]:
+def serving(registry: Registry, port: int | None = None) -> AbstractAsyncContextManager[str]:
     """Serve a registry; yield its address."""
-    runner = web.AppRunner(registry.app(), shutdown_timeout=0.1)
-    await runner.setup()
-    port = port or free_ports(1)[0]
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        await runner.cleanup()
+    return served(registry.app(), port)
 
 
 async def register(url: str, agent: str, tier: str = "enterprise") -> str:

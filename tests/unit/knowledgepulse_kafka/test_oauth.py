@@ -11,6 +11,7 @@ from aiohttp import web
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.oauth import ClientCredentials, TokenError, token_provider
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK
+from support.served import served
 
 SECRET = "canary-5150"
 CREDENTIALS = b64encode(f"id:{SECRET}".encode()).decode()
@@ -26,15 +27,12 @@ class Endpoint:
     async def __aenter__(self):
         app = web.Application()
         app.router.add_post("/", self._answer)
-        self._runner = web.AppRunner(app)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, LOOPBACK, 0)
-        await site.start()
-        self.url = f"http://{LOOPBACK}:{site._server.sockets[0].getsockname()[1]}/"
+        self._served = served(app)
+        self.url = f"{await self._served.__aenter__()}/"
         return self
 
     async def __aexit__(self, *_):
-        await self._runner.cleanup()
+        await self._served.__aexit__(*_)
 
     async def _answer(self, _request):
         self.requests += 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import struct
-import tracemalloc
 import zlib
 from contextlib import suppress
 from types import SimpleNamespace
@@ -32,6 +31,7 @@ from knowledgepulse_kafka.record_batches import (
 from knowledgepulse_kafka.topic_reader import raw_record
 from support.batches import ENCODERS, HEADER_BYTES, NOW, by_hand, sealed
 from support.compaction import compacted_logs
+from support.memory import traced
 
 TP = TopicPartition("raw-traces", 0)
 LIMIT = 1_048_576
@@ -266,16 +266,12 @@ def test_a_batch_may_reach_but_not_exceed_the_limit(codec):
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_a_bomb_is_not_inflated_beyond_the_limit(codec):
     bomb = by_hand([(0, b"k", b" " * (32 * LIMIT), [])], codec)
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         records = decode(bomb + small(1, base=1))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
 
     assert faults(records) == [(0, "too_large")]
     assert records[1].value == b"value 0"
-    assert peak < 4 * LIMIT + 2 * len(bomb)
+    assert memory.peak < 4 * LIMIT + 2 * len(bomb)
 
 
 def test_single_block_snappy_as_written_by_librdkafka_is_decoded():

@@ -168,6 +168,17 @@ async def test_an_error_at_the_start_names_what_is_missing(error, kind, text):
     assert text in str(raised.value)
 
 
+async def test_a_right_to_a_transactional_id_is_granted_on_the_id_unless_told_otherwise(monkeypatch):
+    async def refuse(_producer):
+        raise TransactionalIdAuthorizationFailed
+
+    monkeypatch.setattr(FakeProducer, "start", refuse)
+    publisher = TransactionalPublisher(Config(), "an-id", new_producer=lambda **_: FakeProducer([]))
+
+    with pytest.raises(SecurityError, match=r"Write on transactional-id an-id$"):
+        await publisher.__aenter__()
+
+
 async def test_a_broker_before_kafka_2_5_is_named(monkeypatch):
     """It could not commit a group's offsets for a member, and the client would log a traceback."""
 

@@ -1,6 +1,7 @@
 """Each error hierarchy matches the tree in its module's docstring."""
 
 import inspect
+import os
 import re
 
 import pytest
@@ -30,3 +31,19 @@ def test_the_tree_shows_every_error_below_its_base(errors):
     }
 
     assert drawn(errors) == defined
+
+
+def test_what_only_a_person_can_mend_has_an_exit_status_of_its_own():
+    """What starts programs again need not start these."""
+    mended = {
+        error.__name__
+        for module in (knowledgepulse_kafka.errors, knowledgepulse_worker.errors)
+        for _, error in inspect.getmembers(module, inspect.isclass)
+        if issubclass(error, knowledgepulse_worker.errors.EXPECTED)
+        and knowledgepulse_worker.errors.exit_status_of(error.__new__(error)) == os.EX_CONFIG
+    }
+
+    assert mended == {
+        *("SettingsError", "StartError", "ModelError", "MissingExtraError", "AccessError"),
+        *("ConfigurationError", "SecurityError", "BrokerError"),
+    }

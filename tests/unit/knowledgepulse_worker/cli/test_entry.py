@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
-from click.testing import CliRunner
 
 from knowledgepulse_convert import INPUT_FORMATS
 from knowledgepulse_schemas import ReasoningTrace
@@ -29,19 +28,6 @@ from knowledgepulse_worker.terminal.lazy_command import loaded
 from support.commands import command
 
 KP_WORKER = [sys.executable, "-m", "knowledgepulse_worker.cli.entry"]
-
-
-@pytest.fixture
-def kp_worker():
-    """Run a command and return its result."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-
-    def run(*arguments, **options):
-        return CliRunner().invoke(cli.main, [str(argument) for argument in arguments], **options)
-
-    yield run
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 @pytest.fixture
@@ -306,7 +292,6 @@ def test_a_reader_that_stops_is_no_error_message(traces):
     assert (len(done.stdout.splitlines()), done.stderr) == (1, b"")
 
 
-@pytest.mark.usefixtures("kp_worker")
 def test_text_that_the_locale_lacks_is_escaped(monkeypatch):
     output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", output)

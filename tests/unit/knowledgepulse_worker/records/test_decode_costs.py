@@ -1,7 +1,6 @@
 """What decoding costs: bounded by the size of a value, whatever is in it; long traces lose nothing by it."""
 
 import json
-import tracemalloc
 from contextlib import suppress
 
 import pytest
@@ -10,18 +9,16 @@ from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.scoring import count_trace
 from knowledgepulse_worker.scoring.text import input_json
+from support.memory import traced
 
 LIMIT = 1_048_576
 
 
 def peak_of(work):
     """Return the most bytes that work allocates."""
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    return memory.peak
 
 
 def _filled(unit, size=200_000):

@@ -1,6 +1,5 @@
 """The novelty cache gives exactly the results of a list of the last entries."""
 
-import tracemalloc
 from collections import deque
 
 import numpy as np
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from knowledgepulse_worker.scoring import LOOK_UPS, Nearest, VectorCache
+from support.memory import traced
 
 DIMENSIONS = 3
 TIMES = st.integers(0, 20)
@@ -188,12 +188,8 @@ def test_equal_entries_are_compared_once():
     for number in range(20_000):
         cache.add(np.ones(64), id=str(number), at=0)
 
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         nearest = cache.nearest(np.ones(64), at=0)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
 
     assert nearest.id == "0"
-    assert peak < 20_000 * 64 * np.dtype(np.float64).itemsize / 4
+    assert memory.peak < 20_000 * 64 * np.dtype(np.float64).itemsize / 4

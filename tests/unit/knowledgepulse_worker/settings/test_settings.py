@@ -23,7 +23,7 @@ from knowledgepulse_worker.settings import (
 )
 from support.texts import TEXTS, matches
 
-SECRET = "correct horse battery staple"
+SECRET = "correct-horse-battery-staple"
 SETTINGS = {
     f"{section}.{key}": field
     for section, model in sections().items()
@@ -314,6 +314,14 @@ def test_a_file_that_cannot_be_parsed_is_named(tmp_path, content):
         f'[kafka]\ngroup = ""\nsasl_password = "{SECRET}"',
         f'[[kafka]]\nsasl_password = "{SECRET}"',
         f'[kafka]\nsasl_password = "{SECRET}',
+        *(f'[kafka]\n{name} = ["{SECRET}"]' for name in KafkaSettings.secrets()),
+        f'[registry]\napi_key = ["{SECRET}"]',
+        f'[kafka]\nbootstrap_servers = "user:{SECRET}@host:9092"',
+        f'[kafka]\nbootstrap_servers = "user:{SECRET},1@host:9092"',
+        f'[kafka]\nsasl_oauthbearer_token_endpoint_url = "ftp://user:{SECRET}@host/?{SECRET}"',
+        f'[registry]\nurl = "http://user:{SECRET}@host"',
+        f'[registry]\nurl = "http://host?key={SECRET}"',
+        f'[embedding]\nbackend = "http://user:{SECRET}@host"',
     ],
 )
 def test_no_error_shows_a_secret(problems_of, text):
@@ -339,11 +347,6 @@ def test_a_file_without_a_secret_is_reported(tmp_path, content, message):
         KafkaSettings(sasl_password_file=file).secret("sasl_password")
 
 
-@pytest.mark.parametrize("name", KafkaSettings.secrets())
-def test_no_error_shows_a_secret_of_any_name(problems_of, name):
-    assert SECRET not in problems_of(f'[kafka]\n{name} = ["{SECRET}"]')[0]
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -359,30 +362,14 @@ def test_no_error_shows_a_secret_from_the_environment(problems_of, monkeypatch, 
     assert not any(SECRET in line for line in problems_of())
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '[kafka]\nbootstrap_servers = "user:SECRET@host:9092"',
-        '[kafka]\nbootstrap_servers = "user:SECRET,1@host:9092"',
-        '[kafka]\nsasl_oauthbearer_token_endpoint_url = "ftp://user:SECRET@host/?SECRET"',
-        '[registry]\nurl = "http://user:SECRET@host"',
-        '[registry]\nurl = "http://host?key=SECRET"',
-        '[embedding]\nbackend = "http://user:SECRET@host"',
-    ],
-)
-def test_no_error_shows_a_secret_of_a_url(problems_of, text):
-    assert not any("SECRET" in line for line in problems_of(text))
-
-
 def test_the_shown_settings_have_no_secret_of_a_url(load):
-    url = "https://user:SECRET@host/token?key=SECRET"
+    url = f"https://user:{SECRET}@host/token?key={SECRET}"
     shown = render(load(f'[kafka]\nsasl_oauthbearer_token_endpoint_url = "{url}"'))
     assert 'sasl_oauthbearer_token_endpoint_url = "https://***@host/token?***"' in shown
-    assert "SECRET" not in shown
+    assert SECRET not in shown
 
 
-def test_the_registrys_key_is_a_secret_too(problems_of, monkeypatch):
-    assert SECRET not in problems_of(f'[registry]\napi_key = ["{SECRET}"]')[0]
+def test_the_registrys_key_is_a_secret_too(monkeypatch):
     monkeypatch.setenv("KP_REGISTRY__API_KEY", SECRET)
     assert "# registry.api_key is set, but omitted here" in render(load_settings())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from itertools import accumulate
 
 import pytest
@@ -13,6 +12,7 @@ from knowledgepulse_worker.settings import AssembleSettings
 from knowledgepulse_worker.tools.assemble import open_runs
 from knowledgepulse_worker.tools.assemble.collector_exports import SpanExport
 from knowledgepulse_worker.tools.assemble.open_runs import RUN_MEMORY, SPAN_MEMORY, OpenRuns
+from support.memory import traced
 
 GRACE, IDLE, WAIT = 10, 60, 600
 SETTINGS = AssembleSettings(grace=GRACE, idle=IDLE, longest_wait=WAIT)
@@ -112,15 +112,12 @@ def test_open_runs_are_bounded_in_bytes_and_the_oldest_goes_first():
 def test_small_runs_are_bounded_by_the_memory_that_they_take():
     """A million runs of one small span took four times their spans' bytes, and closed ones took some more."""
     partition = Partition(open_bytes=1_000_000)
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         for number in range(20_000):
             partition.read(0, span(f"{number:032x}", 1, size=10))
             partition.complete.clear()
             partition.runs._published.clear()
-        assert tracemalloc.get_traced_memory()[0] < 1_500_000
-    finally:
-        tracemalloc.stop()
+    assert memory.held < 1_500_000
     assert len(partition.runs) > 1000
 
 

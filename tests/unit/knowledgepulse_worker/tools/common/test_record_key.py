@@ -1,11 +1,11 @@
 """The record key of a trace, from its bytes."""
 
 import json
-import tracemalloc
 
 import pytest
 
 from knowledgepulse_worker.tools.common.record_key import key_of
+from support.memory import traced
 
 TRACE = {
     "id": "kp:trace:1",
@@ -57,11 +57,7 @@ def test_a_key_takes_no_memory_for_the_rest_of_the_trace(key_by):
     """The publisher held all of it as objects, which took two to five times its JSON."""
     steps = [{"type": "thought", "content": f"{number} ✅ " + "x" * 50} for number in range(10_000)]
     value = json.dumps(TRACE | {"steps": steps}, ensure_ascii=False).encode()
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         assert key_of(value, key_by)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
 
-    assert peak < len(value) / 10
+    assert memory.peak < len(value) / 10

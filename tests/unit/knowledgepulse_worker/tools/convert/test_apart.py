@@ -2,13 +2,13 @@
 
 import json
 import os
-import tracemalloc
 
 import pytest
 
 from knowledgepulse_convert import Options
 from knowledgepulse_worker.tools.convert import apart
 from support.hooks import converted_here
+from support.memory import traced
 
 MESSAGES = [{"role": "user", "content": "Fix the tests"}, {"role": "assistant", "content": "Done"}]
 OPTIONS = Options(domains={"openai": "code"}, visibility="network", privacy_level="aggregated")
@@ -40,14 +40,10 @@ def test_traces_take_twice_their_memory_while_they_arrive(tmp_path, results):
     """They took four times their memory: Python 3.11 makes a text of a coroutine's result at its end."""
     path = tmp_path / "long.json"
     path.write_text(json.dumps([MESSAGES[0], {"role": "assistant", "content": "x" * 5_000_000}]))
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         apart.converted_apart([str(path)], "auto", OPTIONS, results.__setitem__)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
 
-    assert peak < 2.5 * len(results[str(path)].traces[0])
+    assert memory.peak < 2.5 * len(results[str(path)].traces[0])
 
 
 def test_a_file_that_takes_too_much_memory_is_named_and_the_next_is_converted(

@@ -9,10 +9,8 @@ import os
 import random
 import re
 import resource
-import signal
 import subprocess
 import sys
-import tracemalloc
 import weakref
 from copy import copy
 from itertools import chain
@@ -32,6 +30,7 @@ from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.tools.convert import file_conversion
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, conversions
 from support.conversions import FOLDER, read_cases, small_documents
+from support.memory import traced
 
 DOCUMENTS = small_documents()
 CHAT = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
@@ -71,7 +70,6 @@ RUN = [
 @pytest.fixture
 def convert(tmp_path):
     """Run the command on files with the given contents; return its result."""
-    handler = signal.getsignal(signal.SIGTERM)
 
     def run(*contents, options=(), **invocation):
         paths = []
@@ -81,8 +79,7 @@ def convert(tmp_path):
             paths.append(str(path))
         return CliRunner().invoke(cli.main, ["convert", *paths, *map(str, options)], **invocation)
 
-    yield run
-    signal.signal(signal.SIGTERM, handler)
+    return run
 
 
 def lines(*documents):
@@ -213,18 +210,13 @@ def test_a_long_session_takes_no_more_than_twice_the_memory_of_its_trace(tmp_pat
     texts = (line(number, "assistant", f"{number} {character} " + "x" * 5_000) for number in range(600))
     file, printed = tmp_path / "session.jsonl", tmp_path / "traces.jsonl"
     file.write_bytes(lines(line("a", "user", "Fix the tests"), *texts))
-    tracemalloc.start()
-    try:
-        with printed.open("wb") as out, Progress(disable=True) as progress:
-            found = conversions([str(file)], "auto", ConversionReport(), progress, Options())
-            for _, conversion in found:
-                out.writelines(conversion.pieces())
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    with traced() as memory, printed.open("wb") as out, Progress(disable=True) as progress:
+        found = conversions([str(file)], "auto", ConversionReport(), progress, Options())
+        for _, conversion in found:
+            out.writelines(conversion.pieces())
 
     assert 600 * 5_000 < printed.stat().st_size < 620 * 5_000
-    assert peak < 1.6 * printed.stat().st_size
+    assert memory.peak < 1.6 * printed.stat().st_size
 
 
 MEASURE = """

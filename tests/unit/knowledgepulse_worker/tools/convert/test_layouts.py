@@ -5,7 +5,6 @@ import gzip
 import json
 import lzma
 import tempfile
-import tracemalloc
 
 import cramjam
 import pytest
@@ -15,6 +14,7 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.convert import unpacking
 from knowledgepulse_worker.tools.convert.file_conversion import convert_lines
 from support.conversions import FOLDER, read_cases
+from support.memory import traced
 
 CASES = [
     pytest.param(case, id=f"{file.stem}: {case['name']}")
@@ -102,14 +102,10 @@ def test_what_unpacks_to_a_large_document_is_refused_and_kept_nowhere(monkeypatc
     monkeypatch.setattr(unpacking, "MAX_DOCUMENT", 100_000)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     lines = packed_lines(PACKERS[packer](BOMBS[bomb]))
-    tracemalloc.start()
-    try:
-        with pytest.raises(InputError, match=r"^file: unpacks to a document of more than 0\.095"):
-            list(convert_lines("file", lines, "auto", Options()))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 1_500_000
+    too_large = pytest.raises(InputError, match=r"^file: unpacks to a document of more than 0\.095")
+    with traced() as memory, too_large:
+        list(convert_lines("file", lines, "auto", Options()))
+    assert memory.peak < 1_500_000
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,7 +10,6 @@ import signal
 import stat
 import subprocess
 import sys
-import tracemalloc
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from knowledgepulse_worker.tools.publish import spool as spool_module
 from knowledgepulse_worker.tools.publish.spool import Spool
 from support import killed_hooks
 from support.hooks import converted_here
+from support.memory import traced
 
 
 @pytest.fixture
@@ -501,13 +501,9 @@ def test_a_hook_does_not_wait_for_one_that_publishes(publish, broker, session, s
 
 def test_a_trace_is_not_copied_to_wait(spool):
     trace = b"x" * 5_000_000
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         Spool(spool).add([trace])
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
 
     [file] = spool.iterdir()
     assert file.read_bytes() == trace + b"\n"
-    assert peak < len(trace) / 2
+    assert memory.peak < len(trace) / 2

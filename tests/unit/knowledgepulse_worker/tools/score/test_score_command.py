@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +10,7 @@ from click.testing import CliRunner
 from knowledgepulse_worker.errors import MissingExtraError
 from knowledgepulse_worker.tools.score import scoring
 from knowledgepulse_worker.tools.score.score_command import score
+from support.memory import traced
 
 
 @pytest.fixture
@@ -87,16 +87,12 @@ def test_a_line_that_is_too_large_is_not_held_in_memory(tmp_path, real_traces):
     """Its size was a multiple of the file's."""
     file = tmp_path / "traces.jsonl"
     file.write_bytes(b"x" * 50_000_000 + b"\n" + real_traces[0])
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         result = run(file)
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
 
     assert f"{file}:1: too_large: more bytes than limits.trace_bytes, 1048576" in result.stderr
     assert len(result.stdout.splitlines()) == 1
-    assert most < 45_000_000
+    assert memory.peak < 45_000_000
 
 
 def test_who_has_no_model_learns_of_the_embedder_that_needs_none(traces, monkeypatch):
