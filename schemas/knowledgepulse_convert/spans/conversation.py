@@ -90,7 +90,6 @@ class _Call:
 
     Attributes:
         ids: its ids in messages and spans.
-        repeated: whether an input repeated it by one of them.
         was_run: whether a span of its execution was found.
         response: the position of its response.
         told: whether the response is in the words of the execution's span, as no message has had it.
@@ -99,7 +98,6 @@ class _Call:
     part: hub.ToolCall
     position: _Position
     ids: set[str] = field(default_factory=set)
-    repeated: bool = False
     was_run: bool = False
     response: _Position | None = None
     told: bool = False
@@ -197,7 +195,6 @@ class _Conversation:
         if call is None:
             call = self._new_call(part)
         else:
-            call.repeated = part.id is not None
             self._identify(call, part.id)
             self._count_arguments(part, call.part)
             if reading.input is not None:
@@ -216,10 +213,6 @@ class _Conversation:
 
     def _move(self, reading: _Reading, before: list[hub.Part]) -> None:
         """Move what the agent said before a repeated call, as inputs may hold more than outputs."""
-        role, parts = self._messages[-1]
-        if parts and role == "assistant":
-            reading.thoughts.append(parts)
-            self._messages.append((role, []))
         for thought in reading.thoughts:
             message = self._messages.pop(self._index(thought))
             self._messages.insert(self._index(before), message)
@@ -258,13 +251,12 @@ class _Conversation:
             reading.next[key] = following + 1
             if named[following] not in reading.calls:
                 return named[following]
-        return self._next(like(part), reading, has_id=part.id is not None)
+        return self._next(like(part), reading)
 
-    def _next(self, key: _Key, reading: _Reading, *, has_id: bool = False) -> _Call | None:
+    def _next(self, key: _Key, reading: _Reading) -> _Call | None:
         """Return the first known call with something in common that an input has not repeated so far.
 
         Of calls that share an id, as when agents each number theirs from 1, it repeats the last ones.
-        A call that was repeated by its id ``has_id`` in inputs, and no other one.
         """
         calls = self._calls.get(key, [])
         first = reading.next.get(key, 0)
@@ -272,7 +264,7 @@ class _Conversation:
             first = max(0, len(calls) - (reading.repeats(key) or len(calls)))
         for index in range(first, len(calls)):
             reading.next[key] = index + 1
-            if calls[index] not in reading.calls and not (has_id and calls[index].repeated):
+            if calls[index] not in reading.calls:
                 return calls[index]
         return None
 
@@ -327,8 +319,6 @@ class _Conversation:
 
     def _respond(self, call: _Call, response: hub.ToolCallResponse) -> None:
         call.response = self._put(replace(response, id=call.part.id))
-        if hands_over(call.part):  # the next agent is told so as by the user
-            self._seen[_text("user", hub.Text(response.response))] += 1
 
     def _count_other(self, told: str, seen: str) -> None:
         """Count a response that is told otherwise than the model saw it at first."""

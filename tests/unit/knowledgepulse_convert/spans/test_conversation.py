@@ -151,14 +151,6 @@ def test_an_input_repeats_a_call_under_the_id_that_its_output_did_not_have():
     ) == [*ASK.parts, *first.parts, *answer.parts, *second.parts, *DONE.parts]
 
 
-def test_a_like_call_with_another_id_is_another_once_inputs_repeat_the_first_by_its_id():
-    (first, one), (second, two) = called("1", "1", "one"), called("2", "2", "two")
-
-    found = parts(ModelCall((ASK, first, one)), ModelCall((ASK, first, one)), ModelCall((ASK, second, two)))
-
-    assert found == [*ASK.parts, *first.parts, *one.parts, *second.parts, *two.parts]
-
-
 def test_the_response_of_a_tool_is_what_the_model_saw():
     losses = Losses()
     events = [
