@@ -3,12 +3,11 @@
 import json
 import time
 from datetime import UTC, datetime
-from typing import get_type_hints
 
 import pytest
 
 import knowledgepulse_convert as convert_package
-from knowledgepulse_convert import INPUT_FORMATS, ConversionError, Losses, Options, RunOutcome
+from knowledgepulse_convert import ConversionError, Losses, Options, RunOutcome
 from knowledgepulse_convert.common.hub import (
     Error,
     Message,
@@ -24,7 +23,7 @@ from knowledgepulse_convert.common.trace import to_trace
 from knowledgepulse_convert.messages.definitions import definitions_of
 from knowledgepulse_schemas.trace import ReasoningTrace
 from knowledgepulse_worker.scoring import Scorer
-from support.conversions import small_documents
+from support.conversions import FOLDER, read_cases, small_documents
 
 DOCUMENTS = small_documents()
 ASK = Message("user", (Text("Fix the build"),))
@@ -269,11 +268,19 @@ def test_the_first_name_in_the_domain_map_decides_and_the_formats_is_the_last(na
 
 
 @pytest.mark.parametrize("name", [name for name in convert_package.__all__ if name.startswith("from_")])
-def test_a_converter_tells_its_name_and_its_types(name):
-    function = getattr(convert_package, name)
-    assert function.__name__ == function.__qualname__ == name
-    assert {*get_type_hints(function)} == {"document", "options", "return"}
-    assert name.removeprefix("from_") in INPUT_FORMATS
+def test_a_converter_converts_documents_of_its_format(name):
+    source = name.removeprefix("from_")
+    cases = read_cases(FOLDER / f"{source}.jsonl")
+    document = next(case["document"] for case in cases if [type(run) for run in case["expected"]] == [dict])
+
+    found = getattr(convert_package, name)(document)
+
+    assert (found if isinstance(found, list) else [found]) == list(convert_package.convert(document, source))
+
+
+def test_a_converter_of_one_run_refuses_several():
+    with pytest.raises(ConversionError, match="2 runs instead of one"):
+        convert_package.from_openai([DOCUMENTS["openai"]] * 2)
 
 
 @pytest.mark.parametrize(("name", "usual"), [("mini_swe_agent", "code"), ("atif", "default")])

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from knowledgepulse_curator.fitting import permutations
 from knowledgepulse_curator.fitting.fitted_traces import recorded
+from knowledgepulse_curator.labels.labels import Label
 from knowledgepulse_worker.policy import FACTS_VERSION, FitOrigin, LearnedValue, Policy, Term
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.tools.policies import estimates
@@ -28,6 +30,27 @@ def fitted_policy() -> Callable[..., Policy]:
             share=1, facts_version=FACTS_VERSION, intercept=0, terms={"tool_diversity": term}, fitted=fitted
         )
         return Policy(domains={"default": {"learned": learned}})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def draw(
+    make_record: Callable[..., ScoredRecord],
+) -> Callable[..., tuple[list[ScoredRecord], dict[str, Label]]]:
+    """Draw records, and labels that say which are kept.
+
+    A function gets a generator and the number of a record, and returns its dimensions, whether it is kept,
+    and what else it has.
+    """
+
+    def make(count: int, seed: int, one: Callable[[np.random.Generator, int], tuple[Any, ...]]) -> Any:
+        rng, records, labels = np.random.default_rng(seed), [], {}
+        for number in range(count):
+            dimensions, keep, others = one(rng, number)
+            records.append(make_record(dimensions, id=f"kp:trace:{number}", **others))
+            labels[f"kp:trace:{number}"] = Label(f"kp:trace:{number}", keep=bool(keep))
+        return records, labels
 
     return make
 

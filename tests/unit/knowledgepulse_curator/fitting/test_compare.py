@@ -67,13 +67,11 @@ def test_a_policy_with_the_same_weights_orders_alike(labelled, threshold, said):
     assert ([*table.columns[2].cells][1:] == ["-", "-"]) is (threshold == 1)
 
 
-def test_labels_that_are_the_outcome_are_compared_without_it(make_record):
-    rng = np.random.default_rng(1)
-    records = [
-        make_record((*rng.random(3), 0.9 if n % 2 else 0.1), id=f"kp:trace:{n}", success=bool(n % 2))
-        for n in range(100)
-    ]
-    labels = {record.id: Label(record.id, keep=record.success) for record in records}
+def test_labels_that_are_the_outcome_are_compared_without_it(draw):
+    def one(rng, number):
+        return (*rng.random(3), 0.9 if number % 2 else 0.1), number % 2, {"success": bool(number % 2)}
+
+    records, labels = draw(100, 1, one)
 
     (comparison,) = compare(records, labels, [NOVEL, DIVERSE], min_reward=0.5)
 

@@ -274,25 +274,6 @@ def test_the_verdict_says_what_the_score_is_worth(scattered, noise, sign, expect
     assert ("no threshold is proposed" in line) is (domain.best_f1 is None) is (expected != "tells apart")
 
 
-@pytest.fixture(scope="module")
-def runs(make_record, make_counts):
-    """Create 200 traces. Short ones tend to be worth keeping; novelty says that, and more or less."""
-
-    def make(more):
-        rng = np.random.default_rng(8)
-        records, labels = [], {}
-        for n in range(200):
-            calls = int(rng.integers(1, 20))
-            keep = bool(calls / 20 + rng.normal(0, 0.3) < 0.5)
-            novelty = float(np.clip(1 - calls / 20 + more * (keep - 0.5), 0, 1))
-            counts = make_counts(calls)
-            records.append(make_record((0.5, novelty, 0.5, 0.5), id=f"kp:trace:{n}", counts=counts))
-            labels[records[-1].id] = Label(records[-1].id, keep=keep)
-        return records, labels
-
-    return make
-
-
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -301,8 +282,16 @@ def runs(make_record, make_counts):
         (-0.3, "against the length alone, so worse than preferring short runs"),
     ],
 )
-def test_the_verdict_compares_the_score_with_the_length_alone(runs, more, said):
-    domain = only(*runs(more))
+def test_the_verdict_compares_the_score_with_the_length_alone(draw, make_counts, more, said):
+    """Short traces tend to be worth keeping; novelty says that, and more or less."""
+
+    def one(rng, _):
+        calls = int(rng.integers(1, 20))
+        keep = calls / 20 + rng.normal(0, 0.3) < 0.5
+        novelty = float(np.clip(1 - calls / 20 + more * (keep - 0.5), 0, 1))
+        return (0.5, novelty, 0.5, 0.5), keep, {"counts": make_counts(calls)}
+
+    domain = only(*draw(200, 8, one))
 
     assert said in verdict(domain, 0.9)
     assert domain.length.alone.low > 0.5

@@ -245,16 +245,15 @@ def test_labels_to_keep_say_nothing_if_all_traces_have_one(planted):
         fitted(records, up)
 
 
-def test_outcome_confidence_is_neither_fitted_nor_counted_unless_asked(make_record, make_counts):
+def test_outcome_confidence_is_neither_fitted_nor_counted_unless_asked(draw, make_counts):
     """Here it is the label itself."""
-    rng = np.random.default_rng(2)
-    records, labels = [], {}
-    for number, row in enumerate(rng.random((200, 3))):
+
+    def one(rng, _):
         success = bool(rng.random() < 0.5)
-        name = f"kp:trace:{number}"
-        counts = make_counts(int(rng.integers(1, 9)))
-        records.append(make_record((*row, 0.8 if success else 0.24), id=name, success=success, counts=counts))
-        labels[name] = Label(name, keep=success)
+        others = {"success": success, "counts": make_counts(int(rng.integers(1, 9)))}
+        return (*rng.random(3), 0.8 if success else 0.24), success, others
+
+    records, labels = draw(200, 2, one)
 
     constant, asked = (fitted(records, labels, outcome_confidence=number) for number in (False, True))
 
@@ -265,17 +264,14 @@ def test_outcome_confidence_is_neither_fitted_nor_counted_unless_asked(make_reco
     assert "outcome confidence alone predicts the label (AUC 1.00)" in report(asked)
 
 
-def test_an_environment_that_ends_at_success_is_named(make_record, make_counts):
+def test_an_environment_that_ends_at_success_is_named(draw, make_counts):
     """Then the length is the label: a run of nine calls failed."""
-    rng = np.random.default_rng(3)
-    records, labels = [], {}
-    for number in range(200):
-        calls = int(rng.integers(1, 10))
-        name = f"kp:trace:{number}"
-        records.append(make_record(tuple(rng.random(4)), id=name, counts=make_counts(calls)))
-        labels[name] = Label(name, keep=bool(calls < 6) != (rng.random() < 0.05))
 
-    told = report(fitted(records, labels))
+    def one(rng, _):
+        calls = int(rng.integers(1, 10))
+        return tuple(rng.random(4)), (calls < 6) != (rng.random() < 0.05), {"counts": make_counts(calls)}
+
+    told = report(fitted(*draw(200, 3, one)))
 
     assert "length alone nearly is the label" in told
     assert "against the length alone, so no better than preferring short runs; kept of the best" in told
@@ -314,19 +310,17 @@ def test_a_value_that_is_worse_on_other_agents_is_warned_about(planted):
     assert "on other agents, it is worse than chance" in report(fitted(records, labels | turned))
 
 
-def test_a_better_order_with_worse_best_traces_is_not_proposed(make_record, make_counts):
+def test_a_better_order_with_worse_best_traces_is_not_proposed(draw, make_counts):
     """The traces that pass are the best ones: an AUC alone does not see that fewer of them are kept."""
-    rng = np.random.default_rng(5)
-    records, labels = [], {}
-    for number in range(400):
+
+    def one(rng, number):
         best = number % 16 == 0
         novelty = 0.95 + 0.05 * rng.random() if best else 0.8 * rng.random()
-        name = f"kp:trace:{number}"
         counts = make_counts(int(rng.integers(1, 9)))
-        records.append(make_record((0.5, novelty, 0.5, 0.5), id=name, counts=counts))
-        labels[name] = Label(name, keep=bool(best or rng.random() < (0.8 if novelty < 0.4 else 0.1)))
+        keep = best or rng.random() < (0.8 if novelty < 0.4 else 0.1)
+        return (0.5, novelty, 0.5, 0.5), keep, {"counts": counts}
 
-    found = fitted(records, labels, target=0.05)
+    found = fitted(*draw(400, 5, one), target=0.05)
 
     domain = only(found)
     assert min(domain.difference.low, domain.appraisals["fitted"].auc.low - 0.53) > 0
@@ -336,17 +330,14 @@ def test_a_better_order_with_worse_best_traces_is_not_proposed(make_record, make
     assert "for want of best traces as good as those under the policy in force: AUC" in report(found)
 
 
-def test_an_agent_that_gives_the_label_is_named(make_record, make_counts):
-    rng = np.random.default_rng(4)
-    records, labels = [], {}
-    for number in range(200):
-        name, agent = f"kp:trace:{number}", number % 2
+def test_an_agent_that_gives_the_label_is_named(draw, make_counts):
+    def one(rng, number):
+        agent = number % 2
         counts = make_counts(int(rng.integers(1, 9)) + 3 * agent)
-        record = make_record(tuple(rng.random(4)), id=name, counts=counts, agent_id=f"agent {agent}")
-        records.append(record)
-        labels[name] = Label(name, keep=bool(agent) != (rng.random() < 0.05))
+        keep = bool(agent) != (rng.random() < 0.05)
+        return tuple(rng.random(4)), keep, {"counts": counts, "agent_id": f"agent {agent}"}
 
-    found = fitted(records, labels)
+    found = fitted(*draw(200, 4, one))
 
     assert "agent alone nearly is the label" in report(found)
     assert "fit again when the agents change" in report(found)
