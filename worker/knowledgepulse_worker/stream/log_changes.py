@@ -117,15 +117,13 @@ class LogChanges:
 
         A lagging leader would serve the former topic's records again and then report the new topic's id.
         """
-        tasks, former = self._tasks(), self.topic_id
-        self.topic_id = await self._topic_ids.current(tasks)  # also for those whose recovery ends meanwhile
+        tasks = self._tasks()
+        # Set first, for a partition whose recovery ends meanwhile. If the rest is interrupted, the partitions
+        # are revoked, and the next assignment identifies the topic before it reads any.
+        self.topic_id = await self._topic_ids.current(tasks)
         for task in tasks.values():
             task.next = None
-        try:
-            await self._client.seek_to_beginning(*(task.place for task in tasks.values()))
-        except BaseException:
-            self.topic_id = former  # so that an interrupted call is repeated
-            raise
+        await self._client.seek_to_beginning(*(task.place for task in tasks.values()))
 
     # --- a truncated log
 
