@@ -40,6 +40,12 @@ BACKLOG = WRAPS * RING * PARTITIONS
 
 On a busy machine, the backlog would otherwise grow as long as the row lasts, and prolong it.
 """
+MOST = 20_000
+"""Number of records at which the load drops to a tenth, too.
+
+On a busy machine, a row lasts for so long that the ledger's topic would be compacted, and the audit needs all
+of its vectors.
+"""
 EMBEDDING = 0.002
 """Seconds per text: one worker has capacity for four times the load."""
 
@@ -187,7 +193,8 @@ async def running_trial(row: Row, brokers: Brokers, folder: Path, say: Say) -> A
         witness = Witness(brokers.direct, settings.topics, PARTITIONS, settings.limits.batch_bytes)
 
         def rate() -> float:
-            return RATE if len(witness.raw) - len(witness.outputs) < BACKLOG else RATE / 10
+            is_behind = len(witness.raw) - len(witness.outputs) >= BACKLOG
+            return RATE / 10 if is_behind or len(witness.raw) >= MOST else RATE
 
         new_load = TransactionalLoad if row.transactional else Load
         load = new_load(brokers.direct, settings.topics.raw, PARTITIONS, rate, make)

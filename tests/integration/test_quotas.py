@@ -44,7 +44,7 @@ async def throttled(worker):
 
 
 async def finished_under(stream, key, rate, traces):
-    """Score traces under a quota; return the worker's verdict, its last metrics and its log."""
+    """Score traces under a quota; return the worker, its verdict and its last metrics."""
     servers = stream.settings.kafka.bootstrap_servers
     async with AIOKafkaProducer(bootstrap_servers=servers) as producer:  # in small batches
         for value in traces:
@@ -63,7 +63,7 @@ async def finished_under(stream, key, rate, traces):
     assert sorted(map(source_of, await stream.all_outputs())) == [
         (record.partition, record.offset) for record in raw
     ]
-    return verdict, metrics, worker.log()
+    return worker, verdict, metrics
 
 
 @pytest.mark.parametrize(("key", "quota_of"), [(PRODUCER, "producer"), (CONSUMER, "consumer")])
@@ -71,13 +71,13 @@ async def test_a_quota_is_waited_out_and_named(make_stream, real_traces, key, qu
     """Transactions of a process that ignored the throttle time timed out, one after another."""
     stream = await make_stream()
 
-    verdict, metrics, log = await finished_under(stream, key, 30_000.0, real_traces[:20])
+    worker, verdict, metrics = await finished_under(stream, key, 30_000.0, real_traces[:20])
 
     assert f"a quota of the brokers ({key}) delays " in verdict["text"]
     assert page.value(metrics, "kp_throttled_seconds_total", quota=quota_of) > 1
-    assert log.count("Throttled: a quota of the brokers") == 1
+    assert worker.told_once("Throttled: a quota of the brokers")
     for never in ("starting it again", "RequestTimedOut", "Unable to", "overlapping", "Traceback"):
-        assert never not in log
+        assert never not in worker.log()
 
 
 async def test_publishing_waits_and_names_the_quota(make_stream, real_traces, config, tmp_path):

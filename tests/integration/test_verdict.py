@@ -7,7 +7,6 @@ import json
 import os
 import signal
 from contextlib import AsyncExitStack, asynccontextmanager
-from itertools import pairwise
 
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
@@ -79,16 +78,6 @@ async def becomes(worker, state, reason=""):
             await asyncio.sleep(0.1)
 
 
-def told_once(worker, reason):
-    """Return whether no verdict for this reason follows another one in the log.
-
-    On a busy machine, a worker may wait for brokers again.
-    """
-    lines = map(json.loads, worker.log().splitlines())
-    verdicts = [line["message"] for line in lines if line["logger"].endswith(".diagnosis")]
-    return not any(reason in former and reason in latter for former, latter in pairwise(verdicts))
-
-
 async def publish(stream, traces):
     await stream.publish([Message(trace, b"key", partition=0) for trace in traces])
 
@@ -108,7 +97,7 @@ async def test_a_worker_whose_broker_hangs_waits_for_kafka_until_it_is_back(brok
         finally:
             os.kill(broker, signal.SIGCONT)
         await becomes(worker, "healthy")
-    assert told_once(worker, "Waiting for Kafka: no answer from ")
+    assert worker.told_once("Waiting for Kafka: no answer from ")
     assert "Healthy (was waiting_for_kafka for " in worker.log()
 
 
@@ -129,7 +118,7 @@ async def test_a_worker_that_is_cut_off_from_its_coordinator_says_so(make_stream
         await becomes(worker, "healthy")
         await publish(stream, real_traces[:5])
         await worker.published(5)
-    assert told_once(worker, reason)
+    assert worker.told_once(reason)
 
 
 async def test_a_worker_whose_transaction_does_not_end_waits_for_kafka(make_stream, orders, real_traces):
@@ -165,7 +154,7 @@ async def test_a_worker_that_starts_again_without_a_transaction_coordinator_wait
         await becomes(worker, "healthy")
         await publish(stream, real_traces[:5])
         await worker.published(5)
-    assert told_once(worker, reason)
+    assert worker.told_once(reason)
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -114,6 +115,15 @@ class Worker:
             while text not in self.log():
                 assert self.process.returncode is None, "the worker ended"
                 await asyncio.sleep(0.05)
+
+    def told_once(self, reason: str) -> bool:
+        """Return whether its log has a verdict for a reason, and none that follows another one for it.
+
+        On a busy machine, a worker may wait for brokers again.
+        """
+        lines = map(json.loads, self.log().splitlines())
+        told = [reason in line["message"] for line in lines if line["logger"].endswith(".diagnosis")]
+        return any(told) and (True, True) not in pairwise(told)
 
     async def stop(self) -> int:
         """Stop it with SIGTERM, as an orchestrator does; return the exit status."""
