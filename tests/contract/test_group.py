@@ -13,6 +13,7 @@ from knowledgepulse_kafka.group_member import GroupMember
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_kafka.testing import Clients, SimTopic, new_cluster
 from support.streams import Message
+from support.waits import eventually
 
 PARTITIONS = 2
 LIMIT = 120
@@ -145,12 +146,6 @@ async def fetch(member, count):
     return values
 
 
-async def until(condition):
-    async with asyncio.timeout(LIMIT):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 async def test_partitions_are_assigned_after_the_previous_ones_are_revoked(stage, join):
     listener = Listener()
 
@@ -217,7 +212,7 @@ async def test_what_was_fetched_for_an_assignment_is_not_returned_in_the_next(st
     await fetch(member, 2)
     await stage.publish(0, b"b")
     await stage.publish(1, b"y")
-    await until(lambda: [member.highwater(place) for place in at] == [2, 2])
+    await eventually(lambda: [member.highwater(place) for place in at] == [2, 2])
 
     listener.assigned.clear()
     await join()
@@ -286,7 +281,7 @@ async def test_the_time_of_the_broker_s_last_response_is_known(stage, join, at):
     member = await join()
     await fetch(member, 1)
 
-    await until(lambda: member.last_poll_timestamp(at[0]))
+    await eventually(lambda: member.last_poll_timestamp(at[0]))
 
 
 @pytest.mark.parametrize("method", ["pause", "resume"])

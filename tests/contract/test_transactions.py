@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import inspect
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from uuid import uuid4
@@ -25,13 +24,13 @@ from knowledgepulse_kafka.topic_reader import TopicReader
 from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.settings import TopicSettings
+from support.waits import eventually
 
 pytestmark = pytest.mark.parametrize(
     "implementation", ["simulated", pytest.param("kafka", marks=pytest.mark.integration)], indirect=True
 )
 
 PARTITIONS = 2
-LIMIT = 120
 
 
 class Simulated:
@@ -109,7 +108,7 @@ async def join(stage):
             await member.start()
             stack.push_async_callback(member.stop)
             member.subscribe([stage.topic])
-            await until(member.assignment)
+            await eventually(member.assignment)
             return member
 
         yield join
@@ -130,17 +129,6 @@ async def read(stage):
         offsets = await stage.reader.bounds(stage.topic, partition)
         found += [record.value async for record in stage.reader.read(stage.topic, partition, offsets)]
     return found
-
-
-async def until(condition):
-    async with asyncio.timeout(LIMIT):
-        while not await called(condition):
-            await asyncio.sleep(0.1)
-
-
-async def called(condition):
-    result = condition()
-    return await result if inspect.isawaitable(result) else result
 
 
 async def test_records_and_offsets_of_a_transaction_are_visible_together_or_never(stage, name):
@@ -183,7 +171,7 @@ async def test_an_open_transaction_holds_readers_back(stage, name):
         async def both():
             return sorted(await read(stage)) == [b"1", b"2"]
 
-        await until(both)
+        await eventually(both)
 
 
 async def test_whoever_takes_an_id_over_aborts_what_its_predecessor_left_open(stage, name, caplog):
@@ -216,7 +204,7 @@ async def test_a_transaction_that_takes_too_long_is_aborted(stage, name, monkeyp
     async def take_too_long(publisher):
         async with publisher.transaction() as write:
             await write(records(stage, b"1"))
-            await until(is_aborted)
+            await eventually(is_aborted)
             await write(records(stage, b"2"))
 
     async with stage.publisher(name) as publisher:
@@ -236,7 +224,7 @@ async def test_a_member_of_a_past_generation_publishes_and_commits_nothing(stage
     async with stage.publisher(name) as publisher:
         assert isinstance(await publish(b"as a member", former), Committed)
         await join()
-        await until(lambda: member.group != former)
+        await eventually(lambda: member.group != former)
         assert isinstance(await publish(b"as a former member", former), Rebalanced)
         assert isinstance(await publish(b"again", member.group), Committed)
     async with stage.publisher(name):  # once the markers are written

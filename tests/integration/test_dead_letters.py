@@ -8,7 +8,6 @@ import time
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from click.testing import CliRunner
 
 from knowledgepulse_kafka.errors import DeliveryError, TopicError
 from knowledgepulse_kafka.records import RawRecord
@@ -19,7 +18,7 @@ from knowledgepulse_worker.records.ledger_records import Failure
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter
 from knowledgepulse_worker.tools.dead_letters.replay import RawTopic
-from support.commands import command
+from support.commands import invoked
 from support.streams import Message, headers_of
 
 pytestmark = pytest.mark.integration
@@ -31,12 +30,7 @@ HEADERS = [("traceparent", b"00-1-2-01"), ("a", None), ("a", b"\x1b[31m"), ("kp-
 def dead_letters(config):
     """Run a command of `kp-worker dead-letters` and return its result."""
 
-    async def run(stream, *arguments):
-        # In a thread, as it runs its own event loop; a process each would take most of the tests' time.
-        arguments = [*arguments, "--config", config(stream.settings)]
-        return await asyncio.to_thread(CliRunner().invoke, command("dead-letters"), arguments)
-
-    return run
+    return lambda stream, *arguments: invoked("dead-letters", *arguments, "--config", config(stream.settings))
 
 
 def lines(result):

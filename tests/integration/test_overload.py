@@ -57,7 +57,7 @@ async def test_what_is_in_flight_is_bounded_however_long_the_embedder_blocks(mak
         # The lane of the large ones is full by bytes, the others by count.
         full = 2 + (PARTITIONS - 1) * 8
         await watch.until(lambda sample: sample.records >= full)
-        await watch.until(lambda _: len(watch.samples) > 30)
+        await watch.until(lambda _: len(watch.samples) > 10)
         orders.as_usual()
         await watch.until(lambda sample: sample.finished == large + small)
         assert await worker.stop() == 0

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from aiokafka.admin import NewTopic
-from click.testing import CliRunner
 
 from knowledgepulse_curator.labelling.traces_to_label import traces_to_label
 from knowledgepulse_worker.errors import EXPECTED
@@ -17,7 +16,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import render
 from knowledgepulse_worker.tools.audit import audit
 from knowledgepulse_worker.tools.policies.command_inputs import Inputs
-from support.commands import command
+from support.commands import invoked
 from support.streams import Message, admin_of, headers_of, score_of
 
 pytestmark = pytest.mark.integration
@@ -29,12 +28,7 @@ TRACES = 16
 def kp_worker(config):
     """Run a command and return its result."""
 
-    async def run(stream, *arguments):
-        # In a thread, as it runs its own event loop; a process each would take most of the tests' time.
-        group, *arguments = [*map(str, arguments), "--config", config(stream.settings)]
-        return await asyncio.to_thread(CliRunner().invoke, command(group), arguments)
-
-    return run
+    return lambda stream, *arguments: invoked(*arguments, "--config", config(stream.settings))
 
 
 def output(result):

@@ -30,7 +30,7 @@ def assert_equal_to_offline(settings, raw, outputs):
 @pytest.mark.model
 async def test_the_real_traces_score_as_offline_for_each_partition(make_stream, real_traces):
     stream = await make_stream(4, embedding={"backend": "sentence-transformers", "precision": "float32"})
-    raw = await stream.publish(Message(line, json.loads(line)["id"].encode()) for line in real_traces[:60])
+    raw = await stream.publish(Message(line, json.loads(line)["id"].encode()) for line in real_traces[:24])
     assert len({record.partition for record in raw}) == 4
 
     async with stream.worker() as worker:

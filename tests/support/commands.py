@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import click
+from click.testing import CliRunner, Result
 
 from knowledgepulse_worker.cli.entry import main
 
@@ -19,6 +20,11 @@ def command(*words: str) -> click.Command:
         if isinstance(found, click.Group) and not word.startswith("-"):
             _, found, _ = found.resolve_command(click.Context(found), [word])
     return found
+
+
+async def invoked(name: str, *arguments: object) -> Result:
+    """Run a command in a thread, as it runs a loop of its own: a process would take most of a test's time."""
+    return await asyncio.to_thread(CliRunner().invoke, command(name), [*map(str, arguments)])
 
 
 async def kp_worker(*arguments: str, **environment: str) -> tuple[int | None, str, str]:

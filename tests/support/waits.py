@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import Callable
 
@@ -24,6 +25,20 @@ class Spin:
         """Let everything else go on for a turn."""
         assert time.process_time() < self._until, f"not after {BUSY:g} s of CPU time: is a wake-up lost?"
         await asyncio.sleep(0)
+
+
+LIMIT = 120
+"""Seconds that a wait for brokers may take."""
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds, which may be awaitable and depend on brokers."""
+    async with asyncio.timeout(LIMIT):
+        while True:
+            result = condition()
+            if await result if inspect.isawaitable(result) else result:
+                return
+            await asyncio.sleep(0.01)
 
 
 async def until(condition: Callable[[], object]) -> None:

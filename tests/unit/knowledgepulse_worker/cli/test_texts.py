@@ -60,14 +60,12 @@ CONTENTS = {
 def folder(tmp_path_factory, real_traces):
     """Return a folder of the files that the transcripts name."""
     folder = tmp_path_factory.mktemp("texts")
-    first, *others = real_traces
     traces = b"\n".join(real_traces) + b"\n"
     made = {
         "traces.jsonl": traces,
-        "trace.json": first,
-        "mixed.jsonl": b"\n".join([first, b"", b"no trace", others[0], b"[]"]),
+        "trace.json": real_traces[0],
         "invalid.jsonl": b"no trace\n",
-        "pretty.json": json.dumps(json.loads(first), indent=2).encode(),
+        "pretty.json": json.dumps(json.loads(real_traces[0]), indent=2).encode(),
         "pretty-list.json": json.dumps([json.loads(line) for line in real_traces[:2]], indent=2).encode(),
         "utf-16.jsonl": traces.decode().encode("utf-16"),
         "traces.jsonl.gz": gzip.compress(traces),

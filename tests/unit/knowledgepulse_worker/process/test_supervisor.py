@@ -20,6 +20,7 @@ from knowledgepulse_worker.process import supervisor as supervise
 from knowledgepulse_worker.process.supervisor import Supervisor
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.demo.processes import free_ports
+from support.waits import eventually
 
 # Each start adds a line to its first argument, then does what the line's number says.
 PROCESS = """\
@@ -90,12 +91,6 @@ class Answering:
         pass
 
 
-async def until(condition):
-    async with asyncio.timeout(120):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 class Supervised:
     """A supervisor over a process written by the test."""
 
@@ -117,10 +112,10 @@ class Supervised:
         return [int(line) for line in self._starts.read_text().split()] if self._starts.exists() else []
 
     async def started(self, count: int) -> None:
-        await until(lambda: len(self.starts) >= count)
+        await eventually(lambda: len(self.starts) >= count)
 
     async def worked(self) -> None:
-        await until(self._starts.with_name("starts.works").exists)
+        await eventually(self._starts.with_name("starts.works").exists)
 
     async def get(self, path: str) -> tuple[int, str]:
         """Return the response of the worker's port, once it listens."""
@@ -219,7 +214,7 @@ beat(60)
     async with running(tmp_path, does, poison_attempts=3) as here:
         await here.started(4)
         caution = tmp_path / "starts.caution"
-        await until(lambda: len(caution.read_text().splitlines()) == 4)
+        await eventually(lambda: len(caution.read_text().splitlines()) == 4)
     lines = caution.read_text().splitlines()
     cautions = [json.loads(line) for line in lines]
     assert [caution["restarts"] for caution in cautions] == [0, 1, 2, 3]
@@ -375,7 +370,7 @@ async def test_a_stop_ends_the_wait_for_a_broker(tmp_path, monkeypatch):
     monkeypatch.setattr(Answering, "away", 10**9)
     here = Supervised(tmp_path, "beat(60)")
     running = asyncio.create_task(here.run())
-    await until(lambda: Answering.away <= 10**9 - 2)
+    await eventually(lambda: Answering.away <= 10**9 - 2)
     stop()
     assert await running == 0
     assert here.starts == []

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from dataclasses import replace
 
 import pytest
 from aiohttp import web
-from click.testing import CliRunner
 
 from knowledgepulse_convert import Options
 from knowledgepulse_kafka.errors import SecurityError
 from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.tools.backends import backend_client, pull_command, score_runs_command
+from knowledgepulse_worker.tools.backends import backend_client
 from knowledgepulse_worker.tools.backends.all_backends import BACKENDS, connected
 from knowledgepulse_worker.tools.backends.backend import RunListing, RunScore
 from knowledgepulse_worker.tools.backends.backend_access import require_access
@@ -25,6 +23,7 @@ from knowledgepulse_worker.tools.backends.pull_state import PullState, source_na
 from knowledgepulse_worker.tools.common.retries import NoAnswerError
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport
 from support.backends import FAKES, START, AgentRun, FakeMLflow, FakePhoenix
+from support.commands import invoked
 
 NOW = int(START.timestamp() * 1000) + 3_600_000
 """An hour after the first run."""
@@ -358,22 +357,16 @@ def test_what_was_recorded_and_is_not_in_the_output_is_pulled_again(tmp_path):
             assert state.interrupted("topic raw") == held
 
 
-async def kp_worker(name, *arguments):
-    """Run a command in another thread, where `main` could set no signal handlers."""
-    command = {"score-runs": score_runs_command.score_runs, "pull": pull_command.pull}[name]
-    return await asyncio.to_thread(CliRunner().invoke, command, [*map(str, arguments)])
-
-
 async def test_a_backend_s_runs_are_scored_without_kafka_and_the_scores_written_back(fake, tmp_path):
     fake.runs = [AgentRun(number) for number in range(3)]
     async with fake.served() as url:
         command = ("score-runs", fake.name, url, "--embedder", "lexical")
         for _ in range(2):
-            result = await kp_worker(*command, "--table", "--write-back")
+            result = await invoked(*command, "--table", "--write-back")
             assert result.exit_code == 0, result.output
-        lines = await kp_worker(*command, "--traces")
+        lines = await invoked(*command, "--traces")
         fake.runs = []
-        empty = await kp_worker(*command)
+        empty = await invoked(*command)
     table, _, report = result.stdout.partition("\n\n")
     shown = [next(word for word in row.split() if word in fake.scores) for row in table.splitlines()[1:]]
     assert sorted(shown) == sorted(fake.scores)
@@ -400,9 +393,9 @@ async def test_a_pull_is_a_command(fake, tmp_path):
             "--output",
             tmp_path / "traces.jsonl",
         )
-        assert (await kp_worker(*command)).exit_code == 0
-        again = await kp_worker(*command)
-        printed = await kp_worker("pull", fake.name, url)
+        assert (await invoked(*command)).exit_code == 0
+        again = await invoked(*command)
+        printed = await invoked("pull", fake.name, url)
     lines = (tmp_path / "traces.jsonl").read_text()
     assert len(lines.splitlines()) == 2
     assert sorted(printed.stdout.splitlines()) == sorted(lines.splitlines())
@@ -414,10 +407,10 @@ async def test_a_password_in_an_address_is_sent_and_neither_shown_nor_kept(tmp_p
     fake.runs = [AgentRun(0)]
     async with fake.served() as url:
         with_password = url.replace("http://", "http://ann:p%40ss@")
-        await kp_worker("pull", "phoenix", with_password, "--state", state)
+        await invoked("pull", "phoenix", with_password, "--state", state)
         sent = fake.headers["Authorization"]
         fake.script.append(web.Response(status=422, text="not p@ss, please"))
-        refused = await kp_worker("pull", "phoenix", with_password, "--state", state)
+        refused = await invoked("pull", "phoenix", with_password, "--state", state)
     assert sent == "Basic YW5uOnBAc3M="
     assert str(refused.exception) == f"{url.replace('http://', 'http://***@')}: status 422: not ***, please"
     assert b"ss" not in state.read_bytes()
