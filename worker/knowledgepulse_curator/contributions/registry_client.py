@@ -18,7 +18,7 @@ from knowledgepulse_kafka import http_client as client
 from knowledgepulse_worker.errors import AccessError, SettingsError
 from knowledgepulse_worker.redaction.sdk import clean_text
 from knowledgepulse_worker.settings import RegistrySettings
-from knowledgepulse_worker.tools.common.retries import NoAnswerError
+from knowledgepulse_worker.tools.common.retries import NoAnswerError, no_answer
 
 RetryReason = Literal["unreachable", "timeout", "closed", "server_error", "unreadable", "limited"]
 """The reason for repeating a request."""
@@ -141,12 +141,8 @@ class RegistryClient:
         url = URL(self._url + path, encoded=True)
         try:
             answer = await client.request(self._session, method, url, max_bytes=max_bytes, **content)
-        except TimeoutError:
-            raise _no_answer("timeout", f"no answer within {self._registry.timeout:g} s") from None
-        except aiohttp.ClientConnectorError as error:
-            raise _no_answer("unreachable", client.reason(error)) from error
-        except aiohttp.ClientError as error:
-            raise _no_answer("closed", client.reason(error)) from None
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise no_answer(error) from error
         pace.told(answer.headers)
         self._require_access(method, path, answer)
         return _Response(answer.status, _json(answer) if max_bytes else None)

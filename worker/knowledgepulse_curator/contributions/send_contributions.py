@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -26,7 +26,7 @@ from knowledgepulse_curator.contributions.knowledge_unit import KnowledgeUnit, u
 from knowledgepulse_curator.contributions.registry_client import RegistryAnswer, RegistryClient
 from knowledgepulse_curator.contributions.request_pace import SleepFunction
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord
-from knowledgepulse_kafka.session import commit_repeatedly, positions_after
+from knowledgepulse_kafka.session import Session, commit_repeatedly, positions_after
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_schemas.headers import last_header
 from knowledgepulse_worker.kafka.topic_admin import permitted_admin
@@ -169,17 +169,22 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
             await persistence.ask(client.check)
             logger.info("sending %s to %s", source, settings.registry.url)
             while not stop.is_set():
-                for record in await session.poll():
-                    if not session.is_current:  # a killed process has left the group: the rest is read again
-                        break
-                    contribution = await sender.send(record)
-                    answer = OutputRecord(
-                        answers, None, NO_TIMESTAMP, contribution.key, contribution.encode(), ()
-                    )
-                    if not await commit_repeatedly(session, [answer], positions_after([record])):
-                        break
-                    metrics.results[contribution.result].inc()
+                await _send_each(await session.poll(), sender, session, answers, metrics)
                 metrics.lag.set(await session.lag())
         except StoppedError:
             logger.info("stopping")
     return metrics.counts()
+
+
+async def _send_each(
+    records: Sequence[Record], sender: Sender, session: Session, answers: str, metrics: ContributionMetrics
+) -> None:
+    """Send records, and commit each with the registry's answer; those after a rebalance are read again."""
+    for record in records:
+        if not session.is_current:  # a killed process has left the group
+            return
+        contribution = await sender.send(record)
+        answer = OutputRecord(answers, None, NO_TIMESTAMP, contribution.key, contribution.encode(), ())
+        if not await commit_repeatedly(session, [answer], positions_after([record])):
+            return
+        metrics.results[contribution.result].inc()

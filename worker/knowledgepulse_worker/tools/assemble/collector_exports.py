@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from knowledgepulse_convert import ConversionError
 from knowledgepulse_worker.errors import InvalidRecordError
@@ -48,38 +49,28 @@ class _Span(msgspec.Struct, rename="camel"):
     parent_span_id: str | None = None
 
 
-class _ScopeSpans(msgspec.Struct, rename="camel", omit_defaults=True):
-    scope: msgspec.Raw = _NOTHING
-    spans: list[msgspec.Raw] = []
-    schema_url: msgspec.Raw = _NOTHING
-
-
-class _ResourceSpans(msgspec.Struct, rename="camel", omit_defaults=True):
-    resource: msgspec.Raw = _NOTHING
-    scope_spans: list[_ScopeSpans] = []
-    schema_url: msgspec.Raw = _NOTHING
-
-
 class _LogRecord(msgspec.Struct, rename="camel"):
     trace_id: str = ""
     span_id: str = ""
 
 
-class _ScopeLogs(msgspec.Struct, rename="camel", omit_defaults=True):
+class _Scope(msgspec.Struct, rename="camel", omit_defaults=True):
     scope: msgspec.Raw = _NOTHING
+    spans: list[msgspec.Raw] = []
     log_records: list[msgspec.Raw] = []
     schema_url: msgspec.Raw = _NOTHING
 
 
-class _ResourceLogs(msgspec.Struct, rename="camel", omit_defaults=True):
+class _Resource(msgspec.Struct, rename="camel", omit_defaults=True):
     resource: msgspec.Raw = _NOTHING
-    scope_logs: list[_ScopeLogs] = []
+    scope_spans: list[_Scope] = []
+    scope_logs: list[_Scope] = []
     schema_url: msgspec.Raw = _NOTHING
 
 
 class _Export(msgspec.Struct, rename="camel"):
-    resource_spans: list[_ResourceSpans] | msgspec.UnsetType = msgspec.UNSET
-    resource_logs: list[_ResourceLogs] | msgspec.UnsetType = msgspec.UNSET
+    resource_spans: list[_Resource] | msgspec.UnsetType = msgspec.UNSET
+    resource_logs: list[_Resource] | msgspec.UnsetType = msgspec.UNSET
 
 
 _export = msgspec.json.Decoder(_Export).decode
@@ -171,15 +162,14 @@ def _split_json(export: _Export) -> Iterator[SpanExport]:
         for scope in resource.scope_spans:
             for text in scope.spans:
                 span = _span(text)
-                in_scope = _ScopeSpans(scope.scope, [text], scope.schema_url)
-                alone = _Export([_ResourceSpans(resource.resource, [in_scope], resource.schema_url)])
+                alone = replace(scope, spans=[text])
+                value = msgspec.json.encode(_Export([replace(resource, scope_spans=[alone])]))
                 is_root = _is_no_id(span.parent_span_id or "")
-                value = msgspec.json.encode(alone)
                 yield SpanExport(span.trace_id.lower(), span.span_id.lower(), is_root, value)
     yield from _split_logs(export.resource_logs or ())
 
 
-def _split_logs(resources: Iterable[_ResourceLogs]) -> Iterator[SpanExport]:
+def _split_logs(resources: Iterable[_Resource]) -> Iterator[SpanExport]:
     """Yield the log records of spans; others belong to no run."""
     for resource in resources:
         for scope in resource.scope_logs:
@@ -187,9 +177,8 @@ def _split_logs(resources: Iterable[_ResourceLogs]) -> Iterator[SpanExport]:
                 record = _log_record(text)
                 if not (record.trace_id and record.span_id):
                     continue
-                in_scope = _ScopeLogs(scope.scope, [text], scope.schema_url)
-                in_resource = _ResourceLogs(resource.resource, [in_scope], resource.schema_url)
-                value = msgspec.json.encode(_Export(resource_logs=[in_resource]))
+                alone = replace(resource, scope_logs=[replace(scope, log_records=[text])])
+                value = msgspec.json.encode(_Export(resource_logs=[alone]))
                 identity = f"{record.span_id.lower()}/{sha256(value).hexdigest()[:16]}"
                 yield SpanExport(record.trace_id.lower(), identity, is_root=False, value=value)
 

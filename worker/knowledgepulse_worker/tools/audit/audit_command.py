@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from functools import partial
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.tools.audit import audit as run_audit
-from knowledgepulse_worker.tools.audit.audit_report_text import show
+from knowledgepulse_worker.tools.audit.audit_report_text import words_of
 from knowledgepulse_worker.tools.terminal.console import topic_progress
 from knowledgepulse_worker.tools.terminal.options import json_option
+from knowledgepulse_worker.tools.terminal.reports import print_report
 
 
 @click.command()
@@ -35,8 +34,5 @@ def audit(config: Path | None, as_json: bool) -> None:
     embedder = partial(load_embedder, settings.embedding, settings.cache)
     with topic_progress() as progress:
         report = asyncio.run(run_audit(settings, embedder=embedder, progress=progress))
-    if as_json:
-        click.echo(json.dumps(report.as_dict(), indent=2))
-    else:
-        show(report, Console(highlight=False, soft_wrap=True))
+    print_report(report.as_dict(), words_of(report), as_json=as_json)
     sys.exit(0 if report.ok else 1)

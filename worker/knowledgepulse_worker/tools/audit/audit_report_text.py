@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import Console
 from rich.table import Table
 
 from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.tools.audit.audit_report import AuditReport, PartitionReport, UnauditedReason
+from knowledgepulse_worker.tools.terminal.reports import new_table
 
 MAX_DETAILS = 10
 """Maximum number of defects listed one by one."""
@@ -24,22 +24,18 @@ _REASONS: dict[UnauditedReason, str] = {
 _COLUMNS = ("records", "waiting", "missing", "repeated", "differing", "without entry", "novelty audited")
 
 
-def show(report: AuditReport, console: Console) -> None:
-    """Print the table, the notes and the first defects."""
-    console.print(_table(report))
-    for note in _notes(report):
-        console.print(note)
+def words_of(report: AuditReport) -> Iterator[Table | str]:
+    """Yield the table, the notes and the first defects."""
+    yield _table(report)
+    yield from _notes(report)
     wrong = [*_wrong(report)]
-    for line in wrong[:MAX_DETAILS]:
-        console.print(line)
+    yield from wrong[:MAX_DETAILS]
     if len(wrong) > MAX_DETAILS:
-        console.print(f"and {len(wrong) - MAX_DETAILS:,} more; --json lists them all")
+        yield f"and {len(wrong) - MAX_DETAILS:,} more; --json lists them all"
 
 
 def _table(report: AuditReport) -> Table:
-    table = Table("partition", box=None, pad_edge=False)
-    for name in _COLUMNS:
-        table.add_column(name, justify="right")
+    table = new_table("partition", *_COLUMNS)
     for part in report.partitions:
         table.add_row(str(part.partition), *(f"{count:,}" for count in _row(part)))
     if len(report.partitions) > 1:
@@ -76,13 +72,13 @@ def _notes(report: AuditReport) -> Iterator[str]:
         "could not be checked, because the output topics were trimmed": sum(
             part.outputs_trimmed for part in parts
         ),
+        "had a rank that could not be audited, because earlier scores are not all known": sum(
+            part.shares_unaudited for part in parts
+        ),
+        "began the last scores of their domain anew, since the ledger was cut": sum(
+            part.shares_begun for part in parts
+        ),
     }
-    counts["had a rank that could not be audited, because earlier scores are not all known"] = sum(
-        part.shares_unaudited for part in parts
-    )
-    counts["began the last scores of their domain anew, since the ledger was cut"] = sum(
-        part.shares_begun for part in parts
-    )
     for reason, why in _REASONS.items():
         count = sum(part.novelty_unaudited.get(reason, 0) for part in parts)
         counts[f"had a novelty that could not be audited: {why}"] = count

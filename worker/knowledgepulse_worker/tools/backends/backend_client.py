@@ -21,7 +21,7 @@ from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_kafka.safe_text import without_secrets
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import printable
-from knowledgepulse_worker.tools.common.retries import NoAnswerError, WaitFunction, until_answered
+from knowledgepulse_worker.tools.common.retries import NoAnswerError, WaitFunction, no_answer, until_answered
 from knowledgepulse_worker.tools.terminal.console import errors
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 
@@ -255,7 +255,7 @@ class BackendClient:
         try:
             answer = await client.request(self._session, method, url, max_bytes=self._max_bytes, **body)
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise NoAnswerError(client.reason(error)) from None
+            raise no_answer(error) from None
         self.received += len(answer.body)
         if answer.status in _BUSY:
             raise NoAnswerError(f"status {answer.status}", client.retry_after(answer.headers))

@@ -7,6 +7,10 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from aiohttp import ClientConnectorError, ClientError
+
+from knowledgepulse_kafka.http_client import reason
+
 FIRST_WAIT = 1.0
 """Seconds before a request is sent again for the first time; each later pause is twice as long."""
 
@@ -28,6 +32,15 @@ class NoAnswerError(Exception):
         super().__init__(problem)
         self.seconds = seconds
         self.reason = reason
+
+
+def no_answer(error: ClientError | TimeoutError) -> NoAnswerError:
+    """Return the error for a request without any answer; its reason is timeout, unreachable or closed."""
+    if isinstance(error, TimeoutError):
+        kind = "timeout"
+    else:
+        kind = "unreachable" if isinstance(error, ClientConnectorError) else "closed"
+    return NoAnswerError(reason(error), reason=kind)
 
 
 class StoppedError(Exception):

@@ -18,24 +18,14 @@ from knowledgepulse_worker.tools.evaluations.evaluation_metrics import Evaluatio
 logger = logging.getLogger(__name__)
 
 
-class BackendWait:
-    """Waits for a backend that is away, until told to stop; the metrics show it.
-
-    Args:
-        metrics: the metrics of the command.
-        stop: is set when the command is to stop.
-    """
-
-    def __init__(self, metrics: EvaluationMetrics, stop: asyncio.Event) -> None:
-        self._metrics = metrics
-        self._stop = stop
-
-    async def __call__(self, seconds: float, problem: Exception) -> None:
-        """Wait for some seconds; raise a StoppedError if the command is to stop."""
-        self._metrics.backend_up.set(0)
-        self._metrics.retries.inc()
-        logger.warning("the backend does not take scores: %s; trying again in %.0f s", str(problem), seconds)
-        await sleep_until_stopped(seconds, self._stop)
+async def wait_for_backend(
+    metrics: EvaluationMetrics, stop: asyncio.Event, seconds: float, problem: Exception
+) -> None:
+    """Wait for a backend that is away, which the metrics show; raise a StoppedError once told to stop."""
+    metrics.backend_up.set(0)
+    metrics.retries.inc()
+    logger.warning("the backend does not take scores: %s; trying again in %.0f s", str(problem), seconds)
+    await sleep_until_stopped(seconds, stop)
 
 
 async def write_scores(backend: Backend, records: Sequence[KafkaRecord], metrics: EvaluationMetrics) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_kafka.rights import READ, WRITE, Right, topic_rights
@@ -24,7 +25,7 @@ from knowledgepulse_worker.tools.backends.backend import Backend
 from knowledgepulse_worker.tools.common.group_program import group_program
 from knowledgepulse_worker.tools.common.retries import StoppedError
 from knowledgepulse_worker.tools.common.scored_records import read_scored_record
-from knowledgepulse_worker.tools.evaluations.backend_scores import BackendWait, write_scores
+from knowledgepulse_worker.tools.evaluations.backend_scores import wait_for_backend, write_scores
 from knowledgepulse_worker.tools.evaluations.destination import Destination
 from knowledgepulse_worker.tools.evaluations.evaluation_event import otlp_logs, otlp_spans, span_of
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
@@ -124,7 +125,7 @@ async def run_evaluations(
         if destination is None:
             await send_evaluations(evaluations, session, stop)
         else:
-            wait = BackendWait(metrics, stop)
+            wait = partial(wait_for_backend, metrics, stop)
             place = destination.url, destination.project, destination.key_file
             async with connected(destination.name, *place, patience=None, wait=wait) as backend:
                 await send_scores(backend, metrics, session, stop)

@@ -44,30 +44,41 @@ def explain(record: ScoredRecord, policy: Policy, *, otherwise: bool = False) ->
         yield _decision(would)
         yield ""
     score = (would or record).score
-    if explanation is not None:
+    if explanation is None:
+        yield from _without_weights(record, policy)
+    else:
         yield f"policy {policy.digest}:"
         yield from _sum(score, explanation)
-        if explanation.learned:
-            yield ""
-            yield "the largest contributions to the learned value, in log odds; they are not causes:"
-            yield from (f"  {part.words}: {part.points:+.2f}" for part in explanation.learned)
+        yield from _why(score, explanation)
+
+
+def _why(score: Score, explanation: Explanation) -> Iterator[str]:
+    """Yield what a learned value and the novelty come from, and what decided."""
+    if explanation.learned:
         yield ""
-        yield _nearest(score)
-        yield ""
-        yield explanation.verdict
-        yield from (f"  {remedy}" for remedy in explanation.remedies)
-        if explanation.guard:
-            yield explanation.guard
-    else:
-        yield from (f"  {_name(name)} {value:.4f}" for name, value in asdict(score.dimensions).items())
-        if score.learned is not None:
-            yield f"  {_name('learned')} {score.learned:.4f}"
-        yield from _overridden(score)
-        yield ""
-        yield _nearest(score)
-        yield ""
-        known = f"policy {printable(record.policy)}" if record.policy else "another policy"
-        yield f"scored under {known}, not {policy.digest}; pass that policy with --policy to see the weights"
+        yield "the largest contributions to the learned value, in log odds; they are not causes:"
+        yield from (f"  {part.words}: {part.points:+.2f}" for part in explanation.learned)
+    yield ""
+    yield _nearest(score)
+    yield ""
+    yield explanation.verdict
+    yield from (f"  {remedy}" for remedy in explanation.remedies)
+    if explanation.guard:
+        yield explanation.guard
+
+
+def _without_weights(record: ScoredRecord, policy: Policy) -> Iterator[str]:
+    """Yield the dimensions of a trace that another policy scored."""
+    score = record.score
+    yield from (f"  {_name(name)} {value:.4f}" for name, value in asdict(score.dimensions).items())
+    if score.learned is not None:
+        yield f"  {_name('learned')} {score.learned:.4f}"
+    yield from _overridden(score)
+    yield ""
+    yield _nearest(score)
+    yield ""
+    known = f"policy {printable(record.policy)}" if record.policy else "another policy"
+    yield f"scored under {known}, not {policy.digest}; pass that policy with --policy to see the weights"
 
 
 def _decision(record: ScoredRecord) -> str:

@@ -1,23 +1,21 @@
 """Terminal and JSON output of a report."""
 
-import io
 import json
 
 import pytest
-from rich.console import Console
 
 from knowledgepulse_worker.tools.audit import AuditReport, Difference, PartitionReport
-from knowledgepulse_worker.tools.audit.audit_report_text import MAX_DETAILS, show
+from knowledgepulse_worker.tools.audit.audit_report_text import MAX_DETAILS, words_of
+from knowledgepulse_worker.tools.terminal.reports import print_parts
 
 
 @pytest.fixture
-def shown():
+def shown(capsys):
     """Return a function that returns the terminal output of a report."""
 
     def print_it(report):
-        console = Console(file=io.StringIO(), width=100)
-        show(report, console)
-        return console.file.getvalue()
+        print_parts(*words_of(report))
+        return capsys.readouterr().out
 
     return print_it
 

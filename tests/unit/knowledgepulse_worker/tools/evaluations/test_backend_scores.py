@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -11,7 +12,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.tools.backends.all_backends import connected
 from knowledgepulse_worker.tools.common.retries import StoppedError
-from knowledgepulse_worker.tools.evaluations.backend_scores import BackendWait, write_scores
+from knowledgepulse_worker.tools.evaluations.backend_scores import wait_for_backend, write_scores
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
 from support.backends import AgentRun, FakePhoenix
 from support.scored import dead_letter, published
@@ -59,7 +60,7 @@ async def test_each_run_gets_its_score_however_often_it_is_sent(metrics):
 
 async def test_a_backend_that_is_away_is_waited_for_and_seen(metrics):
     stop = asyncio.Event()
-    wait = BackendWait(metrics, stop)
+    wait = partial(wait_for_backend, metrics, stop)
     await wait(0.0, "status 503")
     assert metrics.registry.get_sample_value("kp_evaluations_backend_up") == 0
     assert metrics.registry.get_sample_value("kp_evaluations_backend_retries_total") == 1
