@@ -8,7 +8,6 @@ Therefore, at least one of two concurrent exports sees the other.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import socket
@@ -27,6 +26,7 @@ from pyarrow import fs
 from knowledgepulse_kafka.safe_text import without_secrets
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import printable
+from knowledgepulse_worker.tools.common.durable_files import try_lock
 
 RENEWAL_INTERVAL = 5.0
 """Seconds between the renewals of a claim."""
@@ -223,10 +223,8 @@ def _locked(folder: Path, staging: Path) -> Iterator[None]:
     folder.mkdir(_FOLDER_MODE, parents=True, exist_ok=True)
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE_MODE)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{folder}: another export is writing to it; wait until it has ended") from None
+        if not try_lock(lock):
+            raise InputError(f"{folder}: another export is writing to it; wait until it has ended")
         shutil.rmtree(staging, ignore_errors=True)
         if os.path.lexists(staging):
             raise InputError(f"{staging}: cannot be deleted; delete it yourself and export again")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from knowledgepulse_curator.labels.labels import MIN_KEPT_REWARD, Label, read_la
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.tools.common.durable_files import try_lock, write_all
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 
 _BEGINNING = b'{"id":'
@@ -135,10 +135,8 @@ def open_labels(path: Path) -> Iterator[LabelFile]:
     with file_errors(path, "written"):
         opened = path.open("a+b", buffering=0)
     with opened:
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{path}: is being written by another `kp-worker policy label`") from None
+        if not try_lock(opened):
+            raise InputError(f"{path}: is being written by another `kp-worker policy label`")
         yield LabelFile(path, opened)
 
 
@@ -194,7 +192,5 @@ class LabelFile:
         os.fsync(self._file.fileno())
 
     def _write(self, line: bytes) -> None:
-        rest = memoryview(line)
-        while rest:
-            rest = rest[self._file.write(rest) :]
+        write_all(self._file, [line])
         os.fsync(self._file.fileno())

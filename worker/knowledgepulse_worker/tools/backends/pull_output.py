@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +10,7 @@ import click
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.tools.backends.pull_state import FILE, cut
+from knowledgepulse_worker.tools.common.durable_files import write
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 
 _FILE_MODE = 0o600
@@ -62,10 +62,8 @@ class FileOutput:
 
     async def write(self, traces: Sequence[ReasoningTrace], take: PageRecorder) -> None:
         """Append traces, wait until they are on the disk, and record the page."""
-        with file_errors(self._path, "written"), self._path.open("ab") as file:
-            file.writelines(trace.to_json() + b"\n" for trace in traces)
-            file.flush()
-            os.fsync(file.fileno())
+        with file_errors(self._path, "written"):
+            write(self._path, (trace.to_json() + b"\n" for trace in traces), append=True)
         take(self.mark)
 
 

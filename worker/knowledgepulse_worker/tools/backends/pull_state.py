@@ -7,7 +7,6 @@ short one, which keeps only the runs that a later pull may see again.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ import msgspec
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.backends.backend import RunListing
 from knowledgepulse_worker.tools.backends.backend_client import shown_address
+from knowledgepulse_worker.tools.common.durable_files import try_lock, write
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 
 FILE, TOPIC = "file ", "topic "
@@ -30,11 +30,6 @@ def cut(path: Path, size: int) -> None:
     """Cut a file to a size, if it is larger."""
     if path.stat().st_size > size:
         os.truncate(path, size)
-
-
-def _private(path: str, flags: int) -> int:
-    """Open a file that only its owner may read: the ids of runs may say what they are about."""
-    return os.open(path, flags, 0o600)
 
 
 def source_name(backend: str, url: str, project: str) -> str:
@@ -101,12 +96,7 @@ class PullState:
         with file_errors(self._path, "written"):
             self._lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if self._path.exists():
-                    self._read(self._path.read_bytes())
-            except BlockingIOError:
-                os.close(self._lock)
-                raise InputError(f"{self._path}: another pull uses it") from None
+                self._take(self._path)
             except InputError:
                 os.close(self._lock)
                 raise
@@ -115,6 +105,12 @@ class PullState:
     def __exit__(self, *_: object) -> None:
         if self._path is not None:
             os.close(self._lock)
+
+    def _take(self, path: Path) -> None:
+        if not try_lock(self._lock):
+            raise InputError(f"{path}: another pull uses it")
+        if path.exists():
+            self._read(path.read_bytes())
 
     def _read(self, content: bytes) -> None:
         first, *lines = content.splitlines(keepends=True) or [b""]
@@ -197,17 +193,12 @@ class PullState:
 
     def _append(self, taken: Mapping[str, int], mark: int) -> None:
         if self._path is not None:
-            with file_errors(self._path, "written"), self._path.open("ab") as file:
-                file.write(msgspec.json.encode(_Page(dict(taken), mark)) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+            with file_errors(self._path, "written"):
+                write(self._path, [msgspec.json.encode(_Page(dict(taken), mark)) + b"\n"], append=True)
 
     def _replace(self) -> None:
         if self._path is not None:
             part = self._path.with_name(f"{self._path.name}.part")
             with file_errors(self._path, "written"):
-                with open(part, "wb", opener=_private) as file:
-                    file.write(msgspec.json.encode(self._head) + b"\n")
-                    file.flush()
-                    os.fsync(file.fileno())
+                write(part, [msgspec.json.encode(self._head) + b"\n"])  # ids may say what runs are about
                 part.replace(self._path)

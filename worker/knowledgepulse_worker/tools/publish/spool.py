@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.tools.common.durable_files import private, try_lock, write, write_all
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 
 _TRACES, _SESSION = ".jsonl", ".session"
@@ -67,7 +68,7 @@ class Spool:
             with source, self._part(_new_name(), ".session-part") as (part, file):
                 status = os.fstat(source.fileno())
                 if status.st_size <= _MAX_COPY or not _linked(session, source, _whole(part)):
-                    _write_all(file, iter(partial(source.read, _PIECE), b""))
+                    write_all(file, iter(partial(source.read, _PIECE), b""))
                     # A run without times of its own has that of its file.
                     os.utime(file.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
                     os.fsync(file.fileno())
@@ -85,7 +86,7 @@ class Spool:
             with self._part(name or _new_name(), ".part") as (part, file):
                 try:
                     for line in lines:
-                        _write_all(file, (line.strip(), b"\n"))
+                        write_all(file, (line.strip(), b"\n"))
                         end = file.tell()
                     line = b""
                     os.fsync(file.fileno())
@@ -138,9 +139,7 @@ class Spool:
         with file_errors(self.folder, "read"):
             lock = self._opened()
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not try_lock(lock):
                 yield False
                 return
             for part in sorted(path for ending in _PARTS for path in self.folder.glob(f"*{ending}")):
@@ -207,10 +206,7 @@ def replace(file: Path, *parts: Sequence[tuple[int, bytes]]) -> list[Path]:
 def _part_of(file: Path, number: int, lines: Iterable[bytes], ending: str) -> Path:
     """Write lines of a file, given the first one's number, to a file that waits at the same place."""
     part = file.with_suffix(f".{number:06}{ending}")
-    with open(part, "wb", opener=_private) as written:
-        written.writelines(lines)
-        written.flush()
-        os.fsync(written.fileno())
+    write(part, lines)
     return part
 
 
@@ -220,9 +216,7 @@ def _take_over(part: Path) -> None:
         reject(part)
         return
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(file):
             return
         text = file.read()
         size = text.rfind(b"\n") + 1 if _whole(part).suffix == _TRACES else len(text)
@@ -233,7 +227,7 @@ def _take_over(part: Path) -> None:
 def _new_part(part: Path) -> FileIO:
     """Create a file that is still written, and lock it."""
     while True:
-        file = FileIO(part, "xb", opener=_private)
+        file = FileIO(part, "xb", opener=private)
         fcntl.flock(file, fcntl.LOCK_EX)
         if os.fstat(file.fileno()).st_nlink:
             return file
@@ -249,14 +243,6 @@ def _linked(session: Path, source: BinaryIO, name: Path) -> bool:
     return False
 
 
-def _write_all(file: FileIO, pieces: Iterable[bytes]) -> None:
-    """Write pieces, of which a full disk may take only the beginning."""
-    for piece in pieces:
-        rest = piece
-        while rest:
-            rest = rest[file.write(rest) :]
-
-
 def _end(part: Path, size: int) -> None:
     """Let a file of a size wait, unless it is empty."""
     part.rename(_whole(part)) if size else part.unlink()
@@ -268,7 +254,3 @@ def _new_name() -> str:
 
 def _whole(part: Path) -> Path:
     return part.with_suffix(_PARTS[part.suffix])
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, mode=0o600)
