@@ -68,10 +68,9 @@ class CompiledVectors:
             raise ValueError(f"expected weights of shape (2, {MOST + 1}), got {weights.shape}")
         self._embed_words = library.embed_words
         self._dimensions = dimensions
-        kinds = np.array([first << 2 | kind for first, kind in kinds_of_characters()], np.uint32)
-        self._arrays = kinds, _table(common), np.ascontiguousarray(weights)
-        pointers = [array.ctypes.data for array in self._arrays]
-        self._lexicon = _Lexicon(pointers[0], len(kinds), *pointers[1:], dimensions, BUCKETS)
+        self._arrays = _kinds(), _table(common), np.ascontiguousarray(weights)
+        kinds, *others = (array.ctypes.data for array in self._arrays)
+        self._lexicon = _Lexicon(kinds, len(_kinds()), *others, dimensions, BUCKETS)
 
     def __call__(self, parts: Sequence[bytes]) -> WordVectors:
         """Embed texts.
@@ -106,6 +105,12 @@ def compiled_library() -> ctypes.CDLL | None:
         *(pointer, pointer, pointer, pointer),
     ]
     return library
+
+
+@cache
+def _kinds() -> NDArray[np.uint32]:
+    """Return the kinds of all characters, once a process: it takes 30 ms to look at each of them."""
+    return np.array([first << 2 | kind for first, kind in kinds_of_characters()], np.uint32)
 
 
 def _table(words: Iterable[bytes]) -> NDArray[np.uint64]:
