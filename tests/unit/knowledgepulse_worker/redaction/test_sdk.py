@@ -92,6 +92,16 @@ def test_what_a_text_quotes_of_json_is_cleaned_as_json(quoted, cleaned):
     assert clean(trace | {"text": quoted})["text"] == (cleaned or quoted)
 
 
+def test_what_a_member_that_names_a_secret_has_is_cleaned_if_it_has_anything():
+    trace = {"id": "kp:trace:1", "metadata": {"created_at": "", "privacy_level": "private"}}
+    given = {"password": "x", "api_key": 12.5, "secret": ["a", True], "token": None, "db_password": ""}
+    gone = "[REDACTED:password]"
+
+    cleaned = clean(trace | {"input": copy.deepcopy(given)})["input"]
+
+    assert cleaned == given | {"password": gone, "api_key": gone, "secret": [gone, True]}
+
+
 @pytest.mark.parametrize(
     ("text", "is_clean"),
     [("a", True), ("\\ud800", True), ("alice@example.com", False), ('b", "objective": "a', False)],

@@ -36,7 +36,15 @@ def test_a_record_not_written_by_a_worker_is_not_a_dead_letter(headers):
 
 
 @pytest.mark.parametrize(
-    "other", [{"value": b"other"}, {"key": b"other"}, {"offset": 18}, {"partition": 2}, {"topic": "other"}]
+    "other",
+    [
+        {"value": b"other"},
+        {"value": None},
+        {"key": b"other"},
+        {"offset": 18},
+        {"partition": 2},
+        {"topic": "other"},
+    ],
 )
 def test_identity_is_that_of_the_raw_record(other):
     """A crash can publish a letter twice; a recreated topic can have another record at its location."""
