@@ -67,21 +67,22 @@ async def redacted(process, **trace):
     return json.loads(await process.redact(json.dumps(trace).encode()))
 
 
-async def test_a_trace_is_what_the_function_returns(start):
-    async with start("functions:masks") as process:
-        for number in range(3):
-            assert await redacted(process, number=number) == {"number": number, "masked": True}
+LARGE = {"text": "ö" * 2_000_000}
 
 
-async def test_a_large_trace_passes(start):
-    text = "ö" * 2_000_000
-    async with start("functions:obeys") as process:
-        assert await redacted(process, text=text) == {"text": text}
-
-
-async def test_a_lone_surrogate_is_replaced(start):
-    async with start("functions:returns_a_surrogate") as process:
-        assert await redacted(process) == {"text": "?"}
+@pytest.mark.parametrize(
+    ("name", "trace", "returned"),
+    [
+        ("masks", {"number": 1}, {"number": 1, "masked": True}),
+        ("obeys", LARGE, LARGE),
+        ("returns_a_surrogate", {}, {"text": "?"}),
+    ],
+    ids=["masked", "large", "a lone surrogate"],
+)
+async def test_a_trace_is_what_the_function_returns(start, name, trace, returned):
+    async with start(f"functions:{name}") as process:
+        for _ in range(2):
+            assert await redacted(process, **trace) == returned
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from knowledgepulse_schemas import ReasoningTrace
+from support.traces import made
 
 
 def _step(text: str) -> Mapping[str, Any]:
@@ -24,14 +25,11 @@ def make_trace() -> Callable[..., ReasoningTrace]:
         task_domain: str = "general",
         **metadata: str,
     ) -> ReasoningTrace:
-        return ReasoningTrace.new(
-            objective="Do it",
-            steps=[_step(step) for step in steps],
-            result_summary="Done",
-            confidence=confidence,
-            success=success,
-            task_domain=task_domain,
-            **{"visibility": "network", "privacy_level": "aggregated"} | metadata,
+        members = {"confidence": confidence, "success": success, "task_domain": task_domain} | metadata
+        return made(
+            "Do it",
+            [_step(step) for step in steps],
+            **{"visibility": "network", "privacy_level": "aggregated"} | members,
         )
 
     return make

@@ -53,6 +53,11 @@ def scored():
     return make
 
 
+def event_of(record):
+    ((_, _, event),) = logs_of(otlp_logs(record, SpanIds(TRACE, SPAN), "a-group", NOW))
+    return event
+
+
 def test_an_event_is_the_agent_spans_with_score_label_and_explanation(scored):
     record = scored(overrides=("recovered",))
 
@@ -131,19 +136,12 @@ def test_a_run_that_was_scored_still_converts_to_the_same_trace(scored):
 @pytest.mark.parametrize(("timestamp_ms", "expected"), [(NOW, NOW), (-1, 0)])
 def test_a_time_that_otlp_cannot_hold_is_replaced(scored, timestamp_ms, expected):
     """Producers set record timestamps, and some take them for nanoseconds."""
-    record = replace(scored(), timestamp_ms=timestamp_ms)
-
-    ((_, _, event),) = logs_of(otlp_logs(record, SpanIds(TRACE, SPAN), "a-group", NOW))
-
-    assert event.time_unix_nano == expected
+    assert event_of(replace(scored(), timestamp_ms=timestamp_ms)).time_unix_nano == expected
 
 
 def test_a_withheld_trace_says_so(scored):
-    record = scored(quality_score=0.9, withheld="visibility")
+    said = attributes_of(event_of(scored(quality_score=0.9, withheld="visibility")))
 
-    ((_, _, event),) = logs_of(otlp_logs(record, SpanIds(TRACE, SPAN), "a-group", NOW))
-
-    said = attributes_of(event)
     assert said[gen_ai.GEN_AI_EVALUATION_SCORE_LABEL] == "rejected"
     assert said[gen_ai.GEN_AI_EVALUATION_EXPLANATION].endswith("; withheld for its visibility")
 
@@ -152,9 +150,8 @@ def test_a_withheld_trace_says_so(scored):
 def test_every_score_survives_the_way_to_the_official_types(scored, quality, threshold, domain):
     record = scored(quality_score=quality, threshold=threshold, domain=domain)
 
-    ((_, _, event),) = logs_of(otlp_logs(record, SpanIds(TRACE, SPAN), "a-group", NOW))
+    said = attributes_of(event_of(record))
 
-    said = attributes_of(event)
     assert said[gen_ai.GEN_AI_EVALUATION_SCORE_VALUE] == quality
     assert said[gen_ai.GEN_AI_EVALUATION_SCORE_LABEL] == record.score.decision
 
