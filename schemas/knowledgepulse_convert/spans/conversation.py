@@ -243,8 +243,6 @@ class _Conversation:
         for key in keys:
             if (call := self._next(key, reading)) is not None:
                 return call
-        if keys and keys[-1] in self._calls:
-            return None
         named, key = self._calls.get(("name", _tool(part.name)), []), ("following", part.name)
         following = reading.next.get(key, 0)  # nearly always the one, and found without its JSON
         if not keys and following < len(named) and named[following].part.arguments == part.arguments:

@@ -3,7 +3,6 @@
 import pytest
 
 from knowledgepulse_convert.common.hub import Message, Text, ToolCall, ToolCallResponse
-from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.spans.conversation import ModelCall, ToolRun, conversation
 
 ASK = Message("user", (Text("Fix it"),))
@@ -16,15 +15,8 @@ def parts(*events):
     return [part for message in conversation(events) for part in message.parts]
 
 
-def test_a_text_said_twice_is_kept_twice():
-    yes = Message("user", (Text("yes"),))
-
-    assert conversation([ModelCall((yes,), (DONE,)), ModelCall((yes, DONE, yes), (DONE,))]) == [
-        yes,
-        DONE,
-        yes,
-        DONE,
-    ]
+def responses(found):
+    return [(part.id, part.response) for part in found if isinstance(part, ToolCallResponse)]
 
 
 def test_a_tool_execution_answers_the_call_with_its_id_once():
@@ -49,27 +41,7 @@ def test_a_tool_execution_without_an_id_answers_the_first_open_call_of_its_tool(
     )
 
     assert [part.name for part in found if isinstance(part, ToolCall)] == ["a", "b", "b", "c"]
-    assert [part.response for part in found if isinstance(part, ToolCallResponse)] == [
-        "first",
-        "second",
-        "of no call",
-    ]
-
-
-def test_the_response_of_a_tool_execution_without_an_id_is_not_duplicated():
-    found = parts(
-        ModelCall((ASK,), (CALL,)),
-        ToolRun(ToolCall("shell"), "made"),
-        ModelCall((ASK, CALL, ANSWER), (DONE,)),
-    )
-
-    assert sum(isinstance(part, ToolCallResponse) for part in found) == 1
-
-
-def test_a_failed_tool_execution_flags_an_existing_response():
-    found = parts(ModelCall((ASK, CALL, ANSWER), (DONE,)), ToolRun(ToolCall("shell", id="1"), failed=True))
-
-    assert ToolCallResponse("made", "1", failed=True) in found
+    assert responses(found) == [("2", "first"), ("3", "second"), (None, "of no call")]
 
 
 def turn(identity, answer):
@@ -90,20 +62,6 @@ def test_ids_that_are_reused_or_missing_repeat_nothing_and_lose_nothing(identiti
             ModelCall((ASK, first, one, second, two), (DONE,)),
         ]
     ) == [ASK, first, one, second, two, DONE]
-
-
-def test_agents_that_each_number_their_calls_from_one_keep_their_answers():
-    other = Message("user", (Text("Test it"),))
-    (first, one), (second, two) = turn("1", "one"), turn("1", "two")
-
-    assert conversation(
-        [
-            ModelCall((ASK,), (first,)),
-            ModelCall((ASK, first, one), (DONE,)),
-            ModelCall((other,), (second,)),
-            ModelCall((other, second, two), (DONE,)),
-        ]
-    ) == [ASK, first, one, DONE, other, second, two, DONE]
 
 
 def test_executions_with_a_reused_id_answer_one_call_each():
@@ -151,21 +109,25 @@ def test_an_input_repeats_a_call_under_the_id_that_its_output_did_not_have():
     ) == [*ASK.parts, *first.parts, *answer.parts, *second.parts, *DONE.parts]
 
 
-def test_the_response_of_a_tool_is_what_the_model_saw():
-    losses = Losses()
-    events = [
-        ModelCall((ASK,), (CALL,)),
-        ToolRun(ToolCall("shell", id="1"), "Traceback: no rule", failed=True),
-        ModelCall((ASK, CALL, ANSWER), (DONE,)),
-    ]
-
-    messages = conversation(events, losses=losses)
-
-    assert messages[2] == Message("tool", (ToolCallResponse("made", "1", "shell", failed=True),))
-    assert losses["responses in other words than the model's"].characters == len("Traceback: no rule")
+CALLS = Message("assistant", (ToolCall("shell", {"n": 1}, "item 1"), ToolCall("shell", {"n": 2}, "item 2")))
+RENAMED = Message("assistant", (ToolCall("shell", {"n": 1}, "call 1"), ToolCall("shell", {"n": 2}, "call 2")))
+ANSWERS = Message("tool", (ToolCallResponse("two", "call 2"), ToolCallResponse("one", "call 1")))
 
 
-def test_executions_without_content_are_a_call_each():
-    found = parts(*(ToolRun(ToolCall("shell")) for _ in range(3)))
+@pytest.mark.parametrize(
+    "events",
+    [
+        [ToolRun(ToolCall("shell", id="item 2"), "two"), ToolRun(ToolCall("shell", id="item 1"), "one")],
+        [ModelCall((ASK, RENAMED, ANSWERS), (DONE,))],
+        [
+            ModelCall((ASK, CALLS, Message("tool", ANSWERS.parts[::-1])), (DONE,)),
+            ToolRun(ToolCall("shell", id="call 2"), "two"),
+        ],
+    ],
+)
+def test_calls_of_a_tool_at_once_keep_their_responses_by_ids_in_whatever_order(events):
+    """The Responses API has ids of its items, and others of their calls."""
+    found = parts(ModelCall((ASK,), (CALLS,)), *events)
 
-    assert found == [ToolCall("shell")] * 3
+    assert sorted(responses(found)) == [("item 1", "one"), ("item 2", "two")]
+    assert sum(isinstance(part, ToolCall) for part in found) == 2
