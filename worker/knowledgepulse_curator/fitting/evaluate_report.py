@@ -21,6 +21,7 @@ from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.policy import DIMENSIONS
 from knowledgepulse_worker.tools.policies.estimates import CHANCE_AUC, signed, with_interval
 from knowledgepulse_worker.tools.policies.policy_output import DIMENSION_TITLES
+from knowledgepulse_worker.tools.policies.share_effects import repeats_table
 from knowledgepulse_worker.tools.terminal.reports import new_table
 
 
@@ -77,7 +78,7 @@ def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
             yield f"by the policy's share: {_worth(domain.share, domain.traces)}"
     yield ""
     yield "Traces that a lowest novelty (min_novelty) would withhold, and how many of them are worth keeping"
-    yield _repeats(domains)
+    yield repeats_table({domain.domain: domain.repeats for domain in domains})
 
 
 def _fitted(name: str, left_out: LeftOutLabels) -> Iterator[str]:
@@ -150,13 +151,6 @@ def _operating(domain: DomainEvaluation, precision: float) -> Table:
         mark = ", ".join(name for point, name in named if point == row)
         figures = with_interval(row.precision), f"{row.recall:.2f}", f"{row.f1:.2f}"
         table.add_row(repr(threshold), str(row.passing), *figures, mark)
-    return table
-
-
-def _repeats(domains: list[DomainEvaluation]) -> Table:
-    table = new_table("min_novelty", *(domain.domain for domain in domains))
-    for row in zip(*(domain.repeats for domain in domains), strict=True):
-        table.add_row(f"{row[0].min_novelty:g}", *(f"{effect.traces:,}, {effect.kept:,}" for effect in row))
     return table
 
 

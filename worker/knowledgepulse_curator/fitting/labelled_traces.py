@@ -6,14 +6,13 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
 from knowledgepulse_curator.fitting.fitted_traces import fitted_to
 from knowledgepulse_curator.fitting.groups import GROUP_ORIGINS, GroupOrigin, groups_of
-from knowledgepulse_curator.labels.labels import MIN_SUPPORT, Label, Labels, label_of
+from knowledgepulse_curator.labels.labels import MIN_SUPPORT, Label, Labels, drawn_place, label_of
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.message_text import counted, printable
@@ -181,12 +180,8 @@ def with_rest(records: Sequence[ScoredRecord], labels: Labels, min_reward: float
     used = [label for label in given.values() if label is not None]
     if not used or not all(label.is_kept(min_reward) for label in used):
         return labels
-    rest = sorted((name for name, label in given.items() if label is None), key=_place)
+    rest = sorted((name for name, label in given.items() if label is None), key=drawn_place)
     return labels | {name: Label(name, keep=False, source=NO_LABEL) for name in rest[:MAX_UNLABELLED]}
-
-
-def _place(name: str) -> bytes:
-    return blake2b(name.encode("utf-8", "replace"), digest_size=8).digest()
 
 
 def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) -> LabelledTraces:

@@ -6,7 +6,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from hashlib import blake2b
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import msgspec
 
 from knowledgepulse_curator.labelling.label_session import ToLabel
-from knowledgepulse_curator.labels.labels import Labels, label_of
+from knowledgepulse_curator.labels.labels import Labels, drawn_place, label_of
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode_content import texts_of
@@ -86,13 +85,9 @@ def sample_to_label(
     for record in {record.id: record for record in records}.values():
         if label_of(record, labels) is None:
             waiting[policy.profile(record.task_domain).domain].append(record)
-    drawn = [sorted(waiting[name], key=_place) for name in sorted(waiting)]
+    drawn = [sorted(waiting[name], key=lambda record: drawn_place(record.id)) for name in sorted(waiting)]
     in_turns = (trace for trace in chain.from_iterable(zip_longest(*drawn)) if trace is not None)
     return list(islice(in_turns, count))
-
-
-def _place(record: ScoredRecord) -> bytes:
-    return blake2b(record.id.encode("utf-8", "replace"), digest_size=8).digest()
 
 
 def _values_of_files(paths: Iterable[Path], wanted: Collection[str]) -> dict[str, bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated
@@ -100,6 +101,11 @@ def labels_of_files(paths: Iterable[Path]) -> list[Label]:
 def label_of(record: ScoredRecord, labels: Labels) -> Label | None:
     """Return the label of a trace, by the trace's id or else by its run's native id."""
     return labels.get(record.id) or labels.get(record.native_id or "")
+
+
+def drawn_place(trace_id: str) -> bytes:
+    """Return a trace's place in random samples, which depends on its id alone."""
+    return blake2b(trace_id.encode("utf-8", "replace"), digest_size=8).digest()
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -31,6 +33,15 @@ BACKEND_NAMES = _alternatives(BACKENDS, " or ")
 
 KEY_VARIABLES = _alternatives((variables_in_words(kind.variables) for kind in BACKENDS.values()), ", or ")
 """The variables with the backends' keys in a sentence."""
+
+
+class Destination(NamedTuple):
+    """A backend's name and address, the project, and the file with its key."""
+
+    name: str
+    url: str
+    project: str
+    key_file: Path | None = None
 
 
 def to_option(told: str) -> Callable[[Function], Function]:

@@ -14,8 +14,7 @@ from knowledgepulse_worker.logs import configure, errors_logged
 from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.terminal.config_option import config_option
-from knowledgepulse_worker.tools.backends.backend_options import backend_options, to_option
-from knowledgepulse_worker.tools.evaluations.destination import Destination
+from knowledgepulse_worker.tools.backends.backend_options import Destination, backend_options, to_option
 
 logger = logging.getLogger(__name__)
 

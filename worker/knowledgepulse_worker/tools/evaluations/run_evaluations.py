@@ -22,11 +22,11 @@ from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.backends.all_backends import connected
 from knowledgepulse_worker.tools.backends.backend import Backend
+from knowledgepulse_worker.tools.backends.backend_options import Destination
 from knowledgepulse_worker.tools.common.group_program import group_program
 from knowledgepulse_worker.tools.common.retries import StoppedError
 from knowledgepulse_worker.tools.common.scored_records import read_scored_record
 from knowledgepulse_worker.tools.evaluations.backend_scores import wait_for_backend, write_scores
-from knowledgepulse_worker.tools.evaluations.destination import Destination
 from knowledgepulse_worker.tools.evaluations.evaluation_event import otlp_logs, otlp_spans, span_of
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
 
@@ -126,8 +126,7 @@ async def run_evaluations(
             await send_evaluations(evaluations, session, stop)
         else:
             wait = partial(wait_for_backend, metrics, stop)
-            place = destination.url, destination.project, destination.key_file
-            async with connected(destination.name, *place, patience=None, wait=wait) as backend:
+            async with connected(*destination, patience=None, wait=wait) as backend:
                 await send_scores(backend, metrics, session, stop)
     return metrics.counts()
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from msgspec.structs import replace
+from rich.table import Table
 
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import RecentScores, Score, ScoredRecord
+from knowledgepulse_worker.tools.terminal.reports import new_table
 
 TABLED_SHARES = (0.05, 0.1, 0.2, 0.3, 0.5)
 TABLED_NOVELTIES = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -55,6 +57,17 @@ class Repeats:
     min_novelty: float
     traces: int
     kept: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.traces:,}" if self.kept is None else f"{self.traces:,}, {self.kept:,}"
+
+
+def repeats_table(by_domain: Mapping[str, Sequence[Repeats]]) -> Table:
+    """Return what each lowest novelty would withhold, a column for each domain."""
+    table = new_table("min_novelty", *by_domain)
+    for row in zip(*by_domain.values(), strict=True):
+        table.add_row(f"{row[0].min_novelty:g}", *map(str, row))
+    return table
 
 
 def share_passing(

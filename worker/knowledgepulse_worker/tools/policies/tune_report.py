@@ -10,6 +10,7 @@ from rich.table import Table
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.scoring.rescore_report import DECISION_PAIRS, RescoreReport
 from knowledgepulse_worker.tools.policies.estimates import Estimate
+from knowledgepulse_worker.tools.policies.share_effects import repeats_table
 from knowledgepulse_worker.tools.policies.tune import DomainTuning, Tuning, described, effect
 from knowledgepulse_worker.tools.terminal.reports import new_table
 
@@ -40,7 +41,7 @@ def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
     yield _shares(domains)
     yield ""
     yield "Traces that a lowest novelty (min_novelty) would withhold"
-    yield _repeats(domains)
+    yield repeats_table({domain.domain: domain.repeats for domain in domains})
     for domain in domains:
         yield from _notes(domain)
 
@@ -114,13 +115,6 @@ def _shares(domains: list[DomainTuning]) -> Table:
             hours = ("-" if hour is None else f"{hour:.1%}" for hour in (row.lowest, row.highest))
             passing = f"{row.passing / row.traces:.1%}"
             table.add_row(domain.domain, f"{row.share:g}", f"{row.traces:,}", passing, *hours)
-    return table
-
-
-def _repeats(domains: list[DomainTuning]) -> Table:
-    table = new_table("min_novelty", *(domain.domain for domain in domains))
-    for row in zip(*(domain.repeats for domain in domains), strict=True):
-        table.add_row(f"{row[0].min_novelty:g}", *(f"{effect.traces:,}" for effect in row))
     return table
 
 
