@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -30,6 +31,10 @@ from simulation.worker_pods import METRICS
 
 REFUSALS = {b"TooLargeError", b"UnacceptableError", b"DeliveryError"}
 """Exceptions of dead letters whose records were scored, but whose outputs were refused."""
+
+
+_entry = lru_cache(1000)(decode_entry)
+"""Decodes an entry of a ledger, which the oracles read at each commit that follows."""
 
 
 class Oracles:
@@ -163,13 +168,13 @@ class Oracles:
     def _entries(self, partition):
         """Return all committed entries of the raw topic in their order."""
         values = (record.value for record in self._ledger(partition) if record.key.isdigit())
-        entries = [decode_entry(value) for value in values if value is not None]
+        entries = [_entry(value) for value in values if value is not None]
         return [entry for entry in entries if entry.topic_id == self._topic.id]
 
     def _held(self, partition):
         """Return the source offsets of the entries that the changelog holds."""
         held = {record.key: record.value for record in self._ledger(partition) if record.key.isdigit()}
-        entries = [decode_entry(value) for value in held.values() if value is not None]
+        entries = [_entry(value) for value in held.values() if value is not None]
         return sorted(entry.offset if entry.topic_id == self._topic.id else -1 for entry in entries)
 
     def _ledger(self, partition):
@@ -311,7 +316,7 @@ class Oracles:
                 values = [
                     record.value for record in held if record.key.isdigit() and record.value is not None
                 ]
-                index.add_entries(number, ((decode_entry(value), value) for value in values))
+                index.add_entries(number, ((_entry(value), value) for value in values))
             index.add_outputs(outcomes.values())
             index.complete()
             for number in range(partitions):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
+from operator import attrgetter
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
@@ -157,17 +160,11 @@ class Log:
 
     def read(self, start: int, count: int) -> list[Stored]:
         """Return committed records from an offset on."""
-        low, high = 0, len(self.records)
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if self.records[middle].offset < start else (low, middle)
-        found: list[Stored] = []
-        for record in self.records[low:]:
-            if record.offset >= self.stable_end or len(found) == count:
-                break
-            if record.is_data:
-                found.append(record)
-        return found
+        first, end = self._index(start), self._index(self.stable_end)
+        return [*islice((record for record in self.records[first:end] if record.is_data), count)]
+
+    def _index(self, offset: int) -> int:
+        return bisect_left(self.records, offset, key=attrgetter("offset"))
 
     def committed(self) -> list[Stored]:
         """Return every record that was ever committed, including deleted ones."""
