@@ -75,6 +75,7 @@ def test_a_row_that_states_a_success_is_one(members):
         {"error_rate": 0.0},
         {"stop_reason": "end_turn"},
         {"exit_code": 0},
+        {"exit_code": "0"},
         {"config": {"success": False}},
         {"status": "completed"},
         {"exit_status": "completed"},

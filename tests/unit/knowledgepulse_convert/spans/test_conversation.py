@@ -131,3 +131,20 @@ def test_calls_of_a_tool_at_once_keep_their_responses_by_ids_in_whatever_order(e
 
     assert sorted(responses(found)) == [("item 1", "one"), ("item 2", "two")]
     assert sum(isinstance(part, ToolCall) for part in found) == 2
+
+
+@pytest.mark.parametrize(
+    ("results", "retold", "kept"),
+    [
+        (("one", "two"), ["Observation: one\ntwo"], ("one", "two")),
+        (("ok", "ok"), ["Observation: ok"] * 2, ("Observation: ok", "Observation: ok")),
+    ],
+)
+def test_responses_that_an_input_retells_as_texts_are_told_once(results, retold, kept):
+    """As smolagents does; those of several calls in one text keep the words of their spans."""
+    runs = [ToolRun(ToolCall("shell", id=f"item {n}"), result) for n, result in enumerate(results, 1)]
+    texts = [Message("tool", (ToolCallResponse(text),)) for text in retold]
+
+    found = parts(ModelCall((ASK,), (CALLS,)), *runs, ModelCall((ASK, *texts), (DONE,)))
+
+    assert responses(found) == [("item 1", kept[0]), ("item 2", kept[1])]
