@@ -20,10 +20,6 @@ from knowledgepulse_kafka.testing import Clients, SimTopic, new_cluster
 from knowledgepulse_kafka.topic_reader import TopicReader
 from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 
-pytestmark = pytest.mark.parametrize(
-    "implementation", ["simulated", pytest.param("kafka", marks=pytest.mark.integration)], indirect=True
-)
-
 PARTITIONS = 2
 LIMIT = 120
 VALUES = [b"%d" % number for number in range(10)]

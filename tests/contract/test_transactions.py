@@ -26,10 +26,6 @@ from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.settings import TopicSettings
 from support.waits import eventually
 
-pytestmark = pytest.mark.parametrize(
-    "implementation", ["simulated", pytest.param("kafka", marks=pytest.mark.integration)], indirect=True
-)
-
 PARTITIONS = 2
 
 
