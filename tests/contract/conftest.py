@@ -1,6 +1,8 @@
 import pytest
 
 from knowledgepulse_kafka.testing.virtual_time import VirtualLoop
+from knowledgepulse_kafka.topic_reader import TopicReader
+from support.stages import PARTITIONS, Kafka, Simulated
 
 
 @pytest.fixture(params=["simulated", pytest.param("kafka", marks=pytest.mark.integration)])
@@ -13,6 +15,17 @@ def implementation(request):
 def make_stream_if_real(request, implementation):
     """Make streams at a real broker; None for the simulated ones."""
     return request.getfixturevalue("make_stream") if implementation == "kafka" else None
+
+
+@pytest.fixture
+async def stage(make_stream_if_real):
+    """Two empty topics and a group."""
+    if make_stream_if_real is None:
+        yield Simulated()
+    else:
+        stream = await make_stream_if_real(PARTITIONS)
+        async with TopicReader(stream.settings.kafka.client_config(), 10**6) as reader:
+            yield Kafka(stream, reader)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -12,80 +11,23 @@ from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_kafka.commit_outcome import Committed, Rebalanced
-from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
-from knowledgepulse_kafka.session import Session
-from knowledgepulse_kafka.testing import Clients, SimTopic, new_cluster
-from knowledgepulse_kafka.topic_reader import TopicReader
-from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
+from support.stages import PARTITIONS
 
-PARTITIONS = 2
 LIMIT = 120
 VALUES = [b"%d" % number for number in range(10)]
 
 
-class Simulated:
-    """Simulated brokers."""
-
-    source, target, group = "source", "target", "a-group"
-
-    def __init__(self):
-        cluster = new_cluster()
-        for name in (self.source, self.target):
-            cluster.create(SimTopic.new(name, PARTITIONS))
-        self._clients = Clients(cluster)
-        self.reader = self._clients.reader()
-
-    def publisher(self):
-        return self._clients.publisher(Config(), "source")
-
-    def session(self):
-        return self._clients.session(Config(group=self.group), [self.source], uuid4().hex)
-
-
-class Kafka:
-    """Real brokers."""
-
-    def __init__(self, stream, reader):
-        self.source, self.target = stream.settings.topics.raw, stream.settings.topics.contribute
-        self.group = f"group-{uuid4().hex}"
-        self._config = replace(stream.settings.kafka.client_config(), group=self.group)
-        self.reader = reader
-
-    def publisher(self):
-        return TransactionalPublisher(self._config, uuid4().hex)
-
-    def session(self):
-        return Session(self._config, [self.source], uuid4().hex, decoded_bytes=10**6)
-
-
-@pytest.fixture
-async def stage(make_stream_if_real):
-    """Brokers with a source of ten records."""
-    async with AsyncExitStack() as stack:
-        if make_stream_if_real is None:
-            stage = Simulated()
-        else:
-            stream = await make_stream_if_real(PARTITIONS)
-            reader = TopicReader(stream.settings.kafka.client_config(), 10**6)
-            stage = Kafka(stream, await stack.enter_async_context(reader))
-        async with stage.publisher() as publisher, publisher.transaction() as write:
-            await write([_output(stage.source, n % PARTITIONS, value) for n, value in enumerate(VALUES)])
-        yield stage
+@pytest.fixture(autouse=True)
+async def _filled(stage):
+    """Let the source have ten records."""
+    async with stage.publisher(uuid4().hex) as publisher, publisher.transaction() as write:
+        await write([_output(stage.source, n % PARTITIONS, value) for n, value in enumerate(VALUES)])
 
 
 def _output(topic, partition, value):
     return OutputRecord(topic, partition, NO_TIMESTAMP, b"k", value, ())
-
-
-async def copied(stage):
-    """Return the values that consumers see in the target."""
-    found = []
-    for partition in range(PARTITIONS):
-        offsets = await stage.reader.bounds(stage.target, partition)
-        found += [record.value async for record in stage.reader.read(stage.target, partition, offsets)]
-    return sorted(found)
 
 
 async def polled(session):
@@ -105,7 +47,7 @@ async def commit(stage, session, records):
 async def copy_rest(stage, *sessions):
     """Let sessions take turns until the target has as many records as the source."""
     async with asyncio.timeout(LIMIT):
-        while len(await copied(stage)) < len(VALUES):
+        while len(await stage.values(stage.target)) < len(VALUES):
             for session in sessions:
                 if records := await session.poll():
                     await commit(stage, session, records)
@@ -119,7 +61,7 @@ async def test_a_session_goes_on_where_its_predecessor_committed(stage):
         assert len(outcome.offsets) == len(records)
     async with stage.session() as session:
         await copy_rest(stage, session)
-    assert await copied(stage) == VALUES
+    assert await stage.values(stage.target) == VALUES
 
 
 async def test_each_record_is_copied_once_over_a_rebalance(stage):
@@ -132,13 +74,13 @@ async def test_each_record_is_copied_once_over_a_rebalance(stage):
                     await asyncio.sleep(0.05)
             assert await commit(stage, first, records) == Rebalanced()
             await copy_rest(stage, first, second)
-    assert await copied(stage) == VALUES
+    assert await stage.values(stage.target) == VALUES
 
 
 @asynccontextmanager
 async def held_back(stage, partition, offset):
     """Hold a position of the group in an open transaction of someone else, which then commits it."""
-    async with stage.publisher() as publisher, publisher._producer.transaction():
+    async with stage.publisher(uuid4().hex) as publisher, publisher._producer.transaction():
         held = {TopicPartition(stage.source, partition): OffsetAndMetadata(offset, "")}
         await publisher._producer.send_group_offsets(held, GroupMetadata(stage.group))
         yield

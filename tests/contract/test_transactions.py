@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -14,78 +13,11 @@ from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_kafka import transactional_publisher
 from knowledgepulse_kafka.commit_outcome import Committed, Rebalanced
-from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.errors import DeliveryError
-from knowledgepulse_kafka.group_member import GroupMember
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
-from knowledgepulse_kafka.testing import Clients, SimTopic, new_cluster
-from knowledgepulse_kafka.topic_reader import TopicReader
-from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.settings import TopicSettings
+from support.stages import PARTITIONS
 from support.waits import eventually
-
-PARTITIONS = 2
-
-
-class Simulated:
-    """Simulated brokers."""
-
-    topic = "a-topic"
-    group = "a-group"
-
-    def __init__(self):
-        self._cluster = new_cluster()
-        self._cluster.create(SimTopic.new(self.topic, PARTITIONS))
-        self._clients = Clients(self._cluster)
-        self.reader = self._clients.reader()
-
-    def new_member(self):
-        return self._clients.member(Config(), [self.topic], 10)
-
-    def publisher(self, name):
-        return self._clients.publisher(Config(), name)
-
-    async def committed(self):
-        """Return the group's offsets by partition."""
-        found = self._cluster.group.committed
-        return [
-            found[self.topic, number].offset if (self.topic, number) in found else 0
-            for number in range(PARTITIONS)
-        ]
-
-
-class Kafka:
-    """Real brokers."""
-
-    def __init__(self, stream, reader):
-        self.topic = stream.settings.topics.raw
-        self.group = f"group-{uuid4().hex}"
-        self.reader = reader
-        self._kafka = stream.settings.kafka
-
-    def new_member(self):
-        config = replace(self._kafka.client_config(), group=self.group)
-        return GroupMember(config, 10**6, rebalance_timeout=10)
-
-    def publisher(self, name):
-        return TransactionalPublisher(self._kafka.client_config(), name)
-
-    async def committed(self):
-        kafka = self._kafka.model_copy(update={"group": self.group})
-        async with TopicAdmin(kafka, TopicSettings()) as admin:
-            return await admin.committed((await admin.describe([self.topic]))[self.topic])
-
-
-@pytest.fixture
-async def stage(make_stream_if_real):
-    if make_stream_if_real is None:
-        yield Simulated()
-    else:
-        stream = await make_stream_if_real(PARTITIONS)
-        async with TopicReader(stream.settings.kafka.client_config(), 10**6) as reader:
-            yield Kafka(stream, reader)
 
 
 @pytest.fixture
@@ -103,7 +35,7 @@ async def join(stage):
             member = stage.new_member()
             await member.start()
             stack.push_async_callback(member.stop)
-            member.subscribe([stage.topic])
+            member.subscribe([stage.source])
             await eventually(member.assignment)
             return member
 
@@ -113,18 +45,9 @@ async def join(stage):
 def records(stage, *values):
     """Return a record for each value; the partitions take turns."""
     return [
-        OutputRecord(stage.topic, number % PARTITIONS, NO_TIMESTAMP, b"k", value, ())
+        OutputRecord(stage.source, number % PARTITIONS, NO_TIMESTAMP, b"k", value, ())
         for number, value in enumerate(values)
     ]
-
-
-async def read(stage):
-    """Return the values that consumers see."""
-    found = []
-    for partition in range(PARTITIONS):
-        offsets = await stage.reader.bounds(stage.topic, partition)
-        found += [record.value async for record in stage.reader.read(stage.topic, partition, offsets)]
-    return found
 
 
 async def test_records_and_offsets_of_a_transaction_are_visible_together_or_never(stage, name):
@@ -134,16 +57,16 @@ async def test_records_and_offsets_of_a_transaction_are_visible_together_or_neve
             async with publisher.transaction() as write:
                 await write(records(stage, b"lost", b"lost too"))
                 await publisher._producer.send_group_offsets(
-                    {TopicPartition(stage.topic, 0): OffsetAndMetadata(5, "")}, group
+                    {TopicPartition(stage.source, 0): OffsetAndMetadata(5, "")}, group
                 )
                 raise ZeroDivisionError
 
         group = GroupMetadata(stage.group)
         with pytest.raises(ZeroDivisionError):
             await fail()
-        await publisher.commit(records(stage, b"1", b"2"), {(stage.topic, 1): Position(7)}, group)
+        await publisher.commit(records(stage, b"1", b"2"), {(stage.source, 1): Position(7)}, group)
     async with stage.publisher(name):  # once the markers are written
-        assert sorted(await read(stage)) == [b"1", b"2"]
+        assert await stage.values(stage.source) == [b"1", b"2"]
         assert await stage.committed() == [0, 7]
 
 
@@ -151,7 +74,7 @@ async def test_brokers_need_not_refuse_records_for_now_to_verify_the_positions(s
     """They verify one request of a transaction at a time; a refused one waited for 100 ms (KIP-890)."""
     async with stage.publisher(name) as publisher:
         for number in range(40):
-            position = {(stage.topic, 0): Position(number)}
+            position = {(stage.source, 0): Position(number)}
             await publisher.commit(records(stage, b"1", b"2"), position, GroupMetadata(stage.group))
     assert "NotEnoughReplicas" not in caplog.text
 
@@ -160,12 +83,12 @@ async def test_an_open_transaction_holds_readers_back(stage, name):
     async with stage.publisher(name) as publisher:
         async with publisher.transaction() as write:
             await write(records(stage, b"1", b"2"))
-            assert await read(stage) == []
-            appended = await stage.reader.appended(stage.topic, [0, 1])
+            assert await stage.values(stage.source) == []
+            appended = await stage.reader.appended(stage.source, [0, 1])
             assert [*map(len, appended.values())] == [1, 1]
 
         async def both():
-            return sorted(await read(stage)) == [b"1", b"2"]
+            return await stage.values(stage.source) == [b"1", b"2"]
 
         await eventually(both)
 
@@ -175,7 +98,7 @@ async def test_whoever_takes_an_id_over_aborts_what_its_predecessor_left_open(st
         async with former.transaction() as write:
             await write(records(stage, b"former"))
             await former._producer.send_group_offsets(
-                {TopicPartition(stage.topic, 0): OffsetAndMetadata(5, "")}, GroupMetadata(stage.group)
+                {TopicPartition(stage.source, 0): OffsetAndMetadata(5, "")}, GroupMetadata(stage.group)
             )
             async with stage.publisher(name) as latter, latter.transaction() as write_as_latter:
                 await write_as_latter(records(stage, b"latter"))
@@ -184,7 +107,7 @@ async def test_whoever_takes_an_id_over_aborts_what_its_predecessor_left_open(st
         with pytest.raises(DeliveryError, match="took over"):
             await be_replaced(former)
         async with stage.publisher(name):
-            assert await read(stage) == [b"latter"]
+            assert await stage.values(stage.source) == [b"latter"]
             assert await stage.committed() == [0, 0]
     del former
     gc.collect()
@@ -195,7 +118,7 @@ async def test_a_transaction_that_takes_too_long_is_aborted(stage, name, monkeyp
     monkeypatch.setattr(transactional_publisher, "TRANSACTION_TIMEOUT_MS", 1000)
 
     async def is_aborted():
-        return len(await stage.reader.bounds(stage.topic, 0)) > 0
+        return len(await stage.reader.bounds(stage.source, 0)) > 0
 
     async def take_too_long(publisher):
         async with publisher.transaction() as write:
@@ -206,7 +129,7 @@ async def test_a_transaction_that_takes_too_long_is_aborted(stage, name, monkeyp
     async with stage.publisher(name) as publisher:
         with pytest.raises(DeliveryError):
             await take_too_long(publisher)
-    assert await read(stage) == []
+    assert await stage.values(stage.source) == []
 
 
 async def test_a_member_of_a_past_generation_publishes_and_commits_nothing(stage, name, join):
@@ -215,7 +138,7 @@ async def test_a_member_of_a_past_generation_publishes_and_commits_nothing(stage
     former = member.group
 
     async def publish(value, group):
-        return await publisher.commit(records(stage, value), {(stage.topic, 0): Position(5)}, group)
+        return await publisher.commit(records(stage, value), {(stage.source, 0): Position(5)}, group)
 
     async with stage.publisher(name) as publisher:
         assert isinstance(await publish(b"as a member", former), Committed)
@@ -224,13 +147,13 @@ async def test_a_member_of_a_past_generation_publishes_and_commits_nothing(stage
         assert isinstance(await publish(b"as a former member", former), Rebalanced)
         assert isinstance(await publish(b"again", member.group), Committed)
     async with stage.publisher(name):  # once the markers are written
-        assert sorted(await read(stage)) == [b"again", b"as a member"]
+        assert await stage.values(stage.source) == [b"again", b"as a member"]
 
 
 async def test_a_group_s_positions_wait_for_a_transaction_that_has_them(stage, name, join):
     """Whoever reads the positions before would begin again at what the transaction then commits."""
     member = await join()
-    at = TopicPartition(stage.topic, 0)
+    at = TopicPartition(stage.source, 0)
     async with stage.publisher(name) as publisher:
         producer = publisher._producer
         async with producer.transaction():
@@ -244,7 +167,7 @@ async def test_a_group_s_positions_wait_for_a_transaction_that_has_them(stage, n
 async def test_the_positions_of_other_partitions_do_not_wait_for_that_transaction(stage, name, join):
     """A stranger's transaction held back the positions of all partitions, and no record was scored."""
     member = await join()
-    held, other = (TopicPartition(stage.topic, number) for number in (0, 1))
+    held, other = (TopicPartition(stage.source, number) for number in (0, 1))
     positions = member.stable_positions([held, other])
     async with stage.publisher(name) as publisher:
         producer = publisher._producer
