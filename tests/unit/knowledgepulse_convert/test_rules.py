@@ -16,7 +16,6 @@ from knowledgepulse_convert.common.hub import (
     ToolCall,
     ToolCallResponse,
     ToolDefinition,
-    cut_off,
 )
 from knowledgepulse_convert.common.reading import parse_time
 from knowledgepulse_convert.common.trace import to_trace
@@ -49,31 +48,6 @@ def test_a_given_objective_is_that_of_a_run_without_a_text_of_the_user():
     assert convert(ASK, DONE, options=given).trace.task.objective == "Fix the build"
     with pytest.raises(ConversionError, match="--objective"):
         convert(DONE, options=Options(objective=" "))
-
-
-@pytest.mark.parametrize(
-    "output",
-    [
-        "Exit code: 2\nno rule\n",
-        "no rule\nExit Code: 2\nProcess Group PGID: 7",
-        "no rule\nCommand failed with exit code: 2.",
-        "no rule\n<shellId: 0 completed with exit code 2>",
-    ],
-)
-def test_an_exit_code_around_an_output_is_a_failure_in_every_format(output):
-    kinds = [
-        step["type"]
-        for step in steps(ASK, CALL, Message("tool", (ToolCallResponse(output, "call-1"),)), DONE)
-    ]
-
-    assert kinds == ["tool_call", "observation", "error_recovery"]
-
-
-def test_what_follows_an_answer_that_was_cut_off_is_no_recovery():
-    half = Message("assistant", (Text("The build is"), *cut_off("length")))
-
-    assert [step["type"] for step in steps(ASK, half, DONE)] == ["thought", "thought"]
-    assert not convert(ASK, half).metadata.success
 
 
 PROMPT = Message("system", (Text("Be brief"), ToolDefinition("shell", "Runs it", {"type": "object"})))
@@ -206,14 +180,6 @@ def test_success_is_the_label_or_else_the_absence_of_structural_failures(message
     metadata = convert(ASK, *messages, **run).trace.metadata
 
     assert (metadata.success, metadata.outcome_source) == expected
-
-
-def test_confidence_is_the_label_or_a_default_independent_of_success():
-    failed = convert(ASK, DONE, ending="failed").trace
-    labelled = convert(ASK, DONE, outcome=RunOutcome(confidence=0.9)).trace
-
-    assert (failed.outcome.confidence, failed.metadata.confidence_source) == (0.5, "default")
-    assert (labelled.outcome.confidence, labelled.metadata.confidence_source) == (0.9, "label")
 
 
 def test_given_outcomes_override_the_sources_by_native_or_trace_id():
