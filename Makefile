@@ -42,7 +42,8 @@ kafka-check: $(VENV)/.test ## run the tests of real brokers, with three chaos ro
 .PHONY: test-fast
 test-fast: $(VENV)/.test ## run the fast tests, which need no broker, no model and no browser
 	@tests/tools.sh prometheus curl
-	$(PYTEST) --numprocesses logical -m 'not integration and not model and not browser and not slow and not reference'
+	$(PYTEST) --numprocesses logical --ignore tests/browser --ignore tests/integration \
+		-m 'not integration and not model and not browser and not slow and not reference'
 
 # What only the converters, the curator and the documents need.
 BESIDES_WORKER := tests/documents tests/browser/test_labelling_page.py tests/browser/test_site.py \

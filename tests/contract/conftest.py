@@ -1,8 +1,13 @@
+import asyncio
+
 import pytest
 
 from knowledgepulse_kafka.testing.virtual_time import VirtualLoop
 from knowledgepulse_kafka.topic_reader import TopicReader
 from support.stages import PARTITIONS, Kafka, Simulated
+
+LOOP = pytest.StashKey()
+"""What makes the loop of the test that is set up."""
 
 
 @pytest.fixture(params=["simulated", pytest.param("kafka", marks=pytest.mark.integration)])
@@ -28,8 +33,18 @@ async def stage(make_stream_if_real):
             yield Kafka(stream, reader)
 
 
-@pytest.fixture
-def _asyncio_loop_factory(request):
-    """On simulated brokers, waits take no time; the hook of pytest-asyncio for loops knows no parameters."""
-    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
-    return VirtualLoop if parameters.get("implementation") == "simulated" else None
+def pytest_asyncio_loop_factories(config, item):
+    """Leave the choice to the test's setup, as this hook knows no parameters."""
+
+    def chosen():
+        return config.stash[LOOP]()
+
+    return {"of the implementation": chosen}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Choose the loop: on simulated brokers, waits take no time."""
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    simulated = parameters.get("implementation") == "simulated"
+    item.config.stash[LOOP] = VirtualLoop if simulated else asyncio.new_event_loop

@@ -14,10 +14,6 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 from aiohttp import web
-from langfuse.api.commons.types.observation_v2 import ObservationV2
-from langfuse.api.core.pydantic_utilities import parse_obj_as
-from langfuse.api.scores.types.create_score_request import CreateScoreRequest
-from langfuse.api.scores.types.score_v3 import ScoreV3_Numeric
 from langsmith.schemas import FeedbackCreate, Run
 
 from support.served import served
@@ -289,6 +285,8 @@ class FakeLangfuse(FakeBackend):
             assert query["isRootObservation"] == "true"
             since = query.get("fromStartTime", START.isoformat())
             found = self.since(datetime.fromisoformat(since))[::-1]
+        from langfuse.api.commons.types.observation_v2 import ObservationV2  # not as tests are collected
+
         observations = [
             dumped(
                 ObservationV2(
@@ -304,6 +302,8 @@ class FakeLangfuse(FakeBackend):
         return web.json_response({"data": page, "meta": {"cursor": cursor} if cursor else {}})
 
     async def _list(self, request):
+        from langfuse.api.scores.types.score_v3 import ScoreV3_Numeric
+
         run = self.find(request.query["traceId"])
         scores = [
             dumped(
@@ -318,6 +318,9 @@ class FakeLangfuse(FakeBackend):
         return web.json_response({"data": scores, "meta": {"limit": 100}})
 
     async def _score(self, request):
+        from langfuse.api.core.pydantic_utilities import parse_obj_as
+        from langfuse.api.scores.types.create_score_request import CreateScoreRequest
+
         errors = []
         data = await request.json()
         for sent in data:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +43,8 @@ def check(transcript: Transcript, folder: Path) -> None:
     """Run a command in its folder: it prints the text, changes no file, and has no output if it fails."""
     before = contents(folder)
 
-    result = run(transcript.command)
+    with chdir(folder):
+        result = run(transcript.command)
 
     said = _USAGE.sub("", result.output) + (f"[{result.exit_code}]\n" if result.exit_code else "")
     assert matches(transcript.said, said), said

@@ -46,6 +46,5 @@ def folder(tmp_path_factory, scored, real_traces):
 
 @pytest.mark.parametrize("transcript", transcripts("curator.txt"))
 def test_what_is_said_and_nothing_is_written(transcript, folder, monkeypatch):
-    monkeypatch.chdir(folder)
     monkeypatch.setenv("KP_EMBEDDING__BACKEND", "none")
     check(transcript, folder)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import msgspec
 import pytest
 from atif import Trajectory
 from hypothesis import given
 from hypothesis import strategies as st
-from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
 from knowledgepulse_convert import convert
@@ -20,12 +20,17 @@ from knowledgepulse_curator.export.chat_messages import (
     without_tail,
 )
 
-MESSAGES = TypeAdapter(list[ChatCompletionMessageParam])
-TOOLS = TypeAdapter(list[ChatCompletionFunctionToolParam])
-
 ANSWER, REPLY = {"type": "thought", "content": "Done."}, {"type": "observation", "content": "Thank you."}
 CALL = {"type": "tool_call", "tool": {"name": "run"}}
 RESULT = CALL | {"type": "observation", "content": "ran"}
+
+
+@cache
+def of_openai():
+    """Return what OpenAI's client takes as messages and as tools. Others need not import it."""
+    from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
+
+    return TypeAdapter(list[ChatCompletionMessageParam]), TypeAdapter(list[ChatCompletionFunctionToolParam])
 
 
 def conversation(objective, steps, **task):
@@ -61,8 +66,9 @@ def checked(value):
     trace = json.loads(value)
     read = msgspec.json.decode(value, type=Conversation)
     line = chat_of(trace["id"], read)
-    MESSAGES.validate_python(line["messages"], strict=True)
-    TOOLS.validate_python(line.get("tools", []), strict=True)
+    messages, tools = of_openai()
+    messages.validate_python(line["messages"], strict=True)
+    tools.validate_python(line.get("tools", []), strict=True)
     trajectory = trajectory_of(trace["id"], "an agent", read)
     Trajectory.model_validate(trajectory)
     return again({"messages": line["messages"]}, "openai"), again(trajectory, "atif")
@@ -214,7 +220,8 @@ def test_a_message_whose_call_failed_or_was_repeated_in_vain_has_the_weight_0():
 
     line = chat_of("kp:trace:1", conversation("Look", steps), weights=True)
 
-    MESSAGES.validate_python(line["messages"])
+    messages, _ = of_openai()
+    messages.validate_python(line["messages"])
     said = [
         (message.get("weight"), reason)
         for message, reason in zip(line["messages"], line["reasons"], strict=True)

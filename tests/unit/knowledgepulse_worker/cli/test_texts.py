@@ -79,6 +79,5 @@ def folder(tmp_path_factory, real_traces):
 
 
 @pytest.mark.parametrize("transcript", transcripts("worker.txt"))
-def test_what_is_said_and_nothing_is_written(transcript, folder, monkeypatch):
-    monkeypatch.chdir(folder)
+def test_what_is_said_and_nothing_is_written(transcript, folder):
     check(transcript, folder)
