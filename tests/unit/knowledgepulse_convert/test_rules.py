@@ -9,7 +9,6 @@ import pytest
 import knowledgepulse_convert as convert_package
 from knowledgepulse_convert import ConversionError, Losses, Options, RunOutcome
 from knowledgepulse_convert.common.hub import (
-    Error,
     Message,
     Run,
     Text,
@@ -160,26 +159,6 @@ def test_arguments_that_are_not_an_object_are_kept_raw(arguments, step_input):
     step = steps(ASK, Message("assistant", (ToolCall("f", arguments),)))[0]
 
     assert step.get("input") == step_input
-
-
-@pytest.mark.parametrize(
-    ("messages", "run", "expected"),
-    [
-        ([DONE], {}, (True, "ended_without_error")),
-        ([DONE], {"ending": "failed"}, (False, "structural_failure")),
-        ([CALL, FAILED], {}, (False, "structural_failure")),
-        ([CALL, FAILED, DONE], {}, (True, "ended_without_error")),
-        ([DONE, Message("assistant", (Error(),))], {}, (False, "structural_failure")),
-        ([DONE], {"ending": "submitted"}, (False, "unverified_submission")),
-        ([DONE], {"ending": "submitted", "outcome": RunOutcome(success=True)}, (True, "label")),
-        ([CALL, FAILED], {"outcome": RunOutcome(success=True)}, (True, "label")),
-        ([DONE], {"outcome": RunOutcome(success=False)}, (False, "label")),
-    ],
-)
-def test_success_is_the_label_or_else_the_absence_of_structural_failures(messages, run, expected):
-    metadata = convert(ASK, *messages, **run).trace.metadata
-
-    assert (metadata.success, metadata.outcome_source) == expected
 
 
 def test_given_outcomes_override_the_sources_by_native_or_trace_id():
