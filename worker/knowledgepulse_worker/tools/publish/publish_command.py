@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from knowledgepulse_worker.terminal.config_option import config_option
+from knowledgepulse_worker.terminal.lazy_command import imported
 from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.tools.common.record_key import KeyBy
 from knowledgepulse_worker.tools.convert.conversion_options import FORMAT, conversion_options
@@ -18,6 +19,9 @@ from knowledgepulse_worker.tools.publish.hook import go_on_apart, session_of
 from knowledgepulse_worker.tools.publish.spool import NotSpooledError, Spool
 from knowledgepulse_worker.tools.terminal.arguments import files_argument
 from knowledgepulse_worker.tools.terminal.options import key_option
+
+if TYPE_CHECKING:
+    from knowledgepulse_worker.tools.publish.publication import Publication  # a hook is quick
 
 
 @click.command()
@@ -75,9 +79,8 @@ def publish(
         raise click.UsageError("--spool goes with neither --skip nor --dry-run")
     folder = Spool(spool) if spool else None
     unkept = _keep(files, folder) if hook and folder else files
-    from knowledgepulse_worker.tools.publish.publication import Publication  # noqa: PLC0415 - a hook is quick
-
-    publication = Publication.of(config, key, format_name, options, is_hook=hook)
+    made: type[Publication] = imported("knowledgepulse_worker.tools.publish.publication:Publication")
+    publication = made.of(config, key, format_name, options, is_hook=hook)
     if folder:
         publication.publish_spooled(unkept, folder)
     elif dry_run:
