@@ -242,4 +242,18 @@ async def test_a_record_larger_than_the_byte_limit_is_processed_alone(make_harne
     await harness.committed(lane, 3)
 
 
+@pytest.mark.parametrize("limits", [{"in_flight_records": 2}, {"in_flight_bytes": 2000}])
+async def test_what_is_committed_makes_room_for_as_much_again(limits, make_harness, raw):
+    harness = make_harness(**limits)
+    lane = await harness.lane()
+    await feed(lane, raw(0, padding=400), raw(1, padding=400))
+    await harness.committed(lane, 2)
+
+    again = asyncio.create_task(feed(lane, raw(2, padding=400), raw(3, padding=400)))
+    await harness.settle()
+
+    assert again.done()
+    await harness.committed(lane, 4)
+
+
 # --- the ledger
