@@ -222,6 +222,20 @@ async def test_what_was_taken_before_a_position_moves_back_is_committed_first(ma
     ]
 
 
+async def test_a_position_that_moves_back_gets_another_lane_without_an_embedder_too(make_harness, raw):
+    """Records that nothing has to wait for are taken at once, but only those that continue the lane."""
+    harness = make_harness(embedding=False)
+    assignment = harness.assignment()
+    task = assignment.tasks[0]
+    task.feed([raw(0), raw(1)])
+    await committed(harness, assignment, {0: 2})
+    former = task.lane
+
+    task.feed([raw(1)])
+
+    await harness.until(lambda: task.lane is not former)
+
+
 async def test_a_position_that_moves_back_gets_no_lane_after_its_assignment(make_harness, raw):
     """Nothing would close it: it would score the same records as the partition's next owner."""
     harness = make_harness()

@@ -83,3 +83,12 @@ async def test_closing_leaves_nothing_behind_whatever_step_its_records_are_in(ma
     assert tasks() == []
     assert lane.admission.records == lane.admission.size == 0
     assert harness.failures == []
+
+
+async def test_a_closed_lane_takes_nothing_at_once(make_harness, raw):
+    """Without an embedder, a record behind the one at which it failed would be committed."""
+    harness = make_harness(embedding=False)
+    lane = await harness.lane()
+    lane.close()
+
+    assert not lane.take_at_once(raw(0))
