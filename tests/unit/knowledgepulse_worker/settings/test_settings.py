@@ -280,10 +280,10 @@ def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path):
     assert load_settings(config).kafka.group == "g"
 
 
-def test_a_key_of_thousands_of_dots_is_named(tmp_path):
+def test_a_key_of_hundreds_of_dots_is_named(tmp_path):
     """It is nested without a bracket, at which the parser would stop."""
     config = tmp_path / "worker.toml"
-    config.write_text(f"[policy.domains]\n{'.'.join('a' * 3000)} = 1\n")
+    config.write_text(f"[policy.domains]\n{'.'.join('a' * 500)} = 1\n")
     for load in (load_settings, load_policy):
         with pytest.raises(errors.SettingsError, match="keys are nested more than 100 levels deep"):
             load(config)

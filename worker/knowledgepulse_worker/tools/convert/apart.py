@@ -52,11 +52,10 @@ def converting(argument: bytes) -> ChildFunction:
             resource.setrlimit(resource.RLIMIT_DATA, (task.memory, task.memory))
 
     def convert_file(name: bytes) -> bytes:
-        report, result = ConversionReport(), ConvertedFile()
+        report, result, progress = ConversionReport(), ConvertedFile(), Progress(disable=True)
         try:
-            with Progress(disable=True) as progress:
-                for trace in converted([_decoded(name)], task.format_name, report, progress, task.options):
-                    result.traces.append(trace.text)
+            for trace in converted([_decoded(name)], task.format_name, report, progress, task.options):
+                result.traces.append(trace.text)
         except WorkerError as error:
             result.problem = str(error)
         except MemoryError:

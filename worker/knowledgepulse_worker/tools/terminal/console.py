@@ -49,17 +49,18 @@ def progress_bars(done: ProgressColumn) -> Iterator[Progress]:
     """Show progress bars; if standard error is not a terminal, print a line at long intervals instead."""
     columns = (TextColumn("{task.description}"), BarColumn(), done, TimeRemainingColumn())
     is_terminal, ended = errors.is_terminal, threading.Event()
-    with Progress(*columns, console=errors, transient=True, disable=not is_terminal) as progress:
-        if is_terminal:
+    progress = Progress(*columns, console=errors, transient=True, disable=not is_terminal)
+    if is_terminal:
+        with progress:
             yield progress
-            return
-        lines = threading.Thread(target=_print_progress, args=(progress, done, ended), daemon=True)
-        lines.start()
-        try:
-            yield progress
-        finally:
-            ended.set()
-            lines.join()
+        return
+    lines = threading.Thread(target=_print_progress, args=(progress, done, ended), daemon=True)
+    lines.start()
+    try:
+        yield progress
+    finally:
+        ended.set()
+        lines.join()
 
 
 def _print_progress(progress: Progress, done: ProgressColumn, ended: threading.Event) -> None:

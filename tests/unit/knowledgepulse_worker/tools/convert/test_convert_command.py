@@ -227,7 +227,8 @@ from knowledgepulse_convert import Options
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, conversions
 
 for name in sys.argv[1:]:
-    with Progress(disable=True) as progress, open(os.devnull, "wb") as out:
+    progress = Progress(disable=True)
+    with open(os.devnull, "wb") as out:
         for _, conversion in conversions([name], "auto", ConversionReport(), progress, Options()):
             out.writelines(conversion.pieces())
     [peak] = [line for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line]
