@@ -133,12 +133,16 @@ def what_next(console: Console, status_page: str, *, stay: bool) -> None:
     command = (
         "kp-worker" if shutil.which("kp-worker") else sys.argv[0]
     )  # in a virtual environment it has a path
-    steps = Table.grid(padding=(0, 3))
     if stay:
-        steps.add_row(status_page, "open the status page, and try other thresholds")
+        first = status_page, "open the status page, and try other thresholds"
     else:
-        steps.add_row(f"{command} demo --stay", "keep the worker and its status page running")
-    steps.add_row(f"{command} config > worker.toml", "write all settings; choose policy.share first")
-    steps.add_row(f"{command} score traces.jsonl", "score your own traces, without a broker")
-    steps.add_row("docker compose up", "start Kafka, a worker, Prometheus and Grafana")
-    console.print(steps)
+        first = f"{command} demo --stay", "keep the worker and its status page running"
+    steps = (
+        first,
+        (f"{command} config > worker.toml", "write all settings; choose policy.share first"),
+        (f"{command} score traces.jsonl", "score your own traces, without a broker"),
+        ("docker compose up", "start Kafka, a worker, Prometheus and Grafana"),
+    )
+    for step, purpose in steps:
+        console.print(step, markup=False, soft_wrap=True)  # in one piece, to be copied
+        console.print(f"  {purpose}", style="dim")

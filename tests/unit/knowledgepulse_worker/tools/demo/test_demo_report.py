@@ -1,5 +1,7 @@
 """What the demo says at its end: how many traces pass, why the best one did, and what it took."""
 
+import shutil
+import sys
 from collections import Counter
 from dataclasses import replace
 from io import StringIO
@@ -10,7 +12,7 @@ from rich.console import Console
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring.content import content
 from knowledgepulse_worker.settings import Settings, override
-from knowledgepulse_worker.tools.demo.demo_report import Results, line_of, summarise
+from knowledgepulse_worker.tools.demo.demo_report import Results, line_of, summarise, what_next
 from support.scored import scored_record
 
 SETTINGS = override(Settings(), "policy", {"threshold": 0.5})
@@ -86,3 +88,14 @@ def test_an_objective_of_several_lines_is_one_short_line():
     assert "\n" not in line
     assert line.endswith("…")
     assert "Fix xxx" in line
+
+
+@pytest.mark.parametrize("stay", [False, True])
+def test_a_command_to_copy_is_on_one_line(monkeypatch, stay):
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(sys, "argv", ["/home/ann/.venv/bin/kp-worker"])
+    console = Console(file=StringIO(), width=40, force_terminal=False)
+
+    what_next(console, "http://127.0.0.1:6066/", stay=stay)
+
+    assert "/home/ann/.venv/bin/kp-worker config > worker.toml" in console.file.getvalue().splitlines()
