@@ -24,4 +24,4 @@ async def require_access(registry: RegistrySettings) -> None:
 
 
 async def _at_once(seconds: float) -> None:
-    """Let the only request not wait for its turn: the start of a command takes as long as a token."""
+    """Do not wait: it is one request, and starting the command takes longer than the pace asks for."""

@@ -98,9 +98,8 @@ class Network:
             answer.set_exception(error())
 
     def _later(self, line: _Line, what: Callable[[], None], least: float = 0.0) -> None:
-        latency = least + self._random.choice(self.latencies)
-        if self.slow:
-            latency += self.slow.get(max(line[2], -1 - line[2]), 0.0)
+        broker = line[2] if line[2] >= 0 else -1 - line[2]
+        latency = least + self._random.choice(self.latencies) + self.slow.get(broker, 0.0)
         at = max(self._loop.time() + latency, self._busy_until.get(line, 0.0))
         self._busy_until[line] = at + 1e-6
         self._loop.call_at(at, what, context=_NOBODY)

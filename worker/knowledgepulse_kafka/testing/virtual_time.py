@@ -140,10 +140,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]  # simpler
         """Call back after a delay."""
-        handle = _Handle(callback, args, context, when := self._now + delay)
-        self._timers += 1
-        heapq.heappush(self._scheduled, (when, self._timers, handle))
-        return handle
+        return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]  # simpler
         """Call back at a time."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from msgspec.structs import replace
-from msgspec.structs import replace as replace_fields
 
 from knowledgepulse_kafka.errors import DeliveryError, TimestampError, TooLargeError, UnacceptableError
 from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, OutputRecord
@@ -103,7 +102,7 @@ class Replacements:
             if isinstance(problem, TooLargeError):
                 self.size_log.note(refused, outcome.record.source)
             failure = Failure(_reason(problem), type(problem).__name__, str(problem))
-            outcome.entry = replace_fields(outcome.entry, decision=None, failure=failure)
+            outcome.entry = replace(outcome.entry, decision=None, failure=failure)
             outcome.redacting = outcome.redacted_copy = None  # it is not contributed
             replacement = self.outputs.build(outcome.record, outcome.entry)
         else:

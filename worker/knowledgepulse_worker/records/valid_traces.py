@@ -156,7 +156,7 @@ def _read_as(annotation: Any, limits: dict[str, Any]) -> Any:
 
 
 def _members(constraint: Any) -> dict[str, Any]:
-    """Return what a constraint demands, by name; releases of pydantic differ in its type."""
+    """Return what a constraint demands, by name, since its type differs between releases of pydantic."""
     if is_dataclass(constraint):
         return {member.name: getattr(constraint, member.name) for member in fields(constraint)}
     return dict(vars(constraint))
