@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 from uuid import UUID, uuid4, uuid5
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
@@ -70,6 +70,16 @@ Visibility = Literal["private", "org", "network"]
 PrivacyLevel = Literal["aggregated", "federated", "private"]
 """How a trace's content may be used."""
 
+Ending = Literal["answered", "submitted", "failed", "cut_off"]
+"""How a run ended: with an answer, with a result that is unchecked, with a failure, or before it was done."""
+
+ENDINGS: tuple[Ending, ...] = get_args(Ending)
+
+
+def ending_of(value: Any) -> Ending | None:
+    """Return how a run ended by its ``metadata.ending``; None if that is missing or has any other form."""
+    return next((ending for ending in ENDINGS if ending == value), None)
+
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -108,6 +118,12 @@ class Metadata(_Model):
     native_id: str | None = Field(default=None, description="the run's id in the system it comes from")
     parent_id: str | None = Field(default=None, description="the trace that started this run as a subagent")
     span_context: SpanContext | None = Field(default=None, description="the agent's span; gets the score")
+    # Of any type: what a producer wrote here before the member had a meaning stays valid.
+    ending: Any = Field(
+        default=None,
+        description="how the run ended: `answered`, `submitted`, `failed` or `cut_off`; others are ignored",
+        examples=list(ENDINGS),
+    )
 
 
 class ToolDefinition(_Model):

@@ -40,6 +40,7 @@ def full_document() -> dict[str, Any]:
             "native_id": "run 1",
             "parent_id": "kp:trace:0",
             "span_context": {"trace_id": "5b8efff798038103d269b633813fc60c", "span_id": "0ee19b7ec3c1b173"},
+            "ending": "answered",
         },
         "task": {
             "objective": "Fix the build",
@@ -85,6 +86,7 @@ ACCEPTED = [
         for value in (MISSING, None)
     ),
     ("metadata/models", []),
+    *(("metadata/ending", value) for value in (MISSING, None, "cut_off", "gave_up", 1, True, [], {})),
     ("metadata/span_context/trace_flags", 1),
     *((f"task/{name}", value) for name in ("system", "tools") for value in (MISSING, None)),
     ("task/tools", []),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from knowledgepulse_schemas import ReasoningTrace, ScoredTrace
+from knowledgepulse_schemas.trace import ENDINGS, ending_of
 from support.schema_cases import ACCEPTED, MISSING, REFUSED, changed
 
 
@@ -207,6 +208,12 @@ def test_every_real_trace_is_valid_under_the_model_and_the_published_schema(real
         document = json.loads(line)
         published.validate(document)
         assert json.loads(ReasoningTrace.model_validate_json(line).to_json()) == document
+
+
+@pytest.mark.parametrize("value", ["gave_up", "Answered", "", 1, True, None, ["answered"], {"answered": 1}])
+def test_only_the_four_endings_tell_how_a_run_ended(value):
+    assert [ending_of(ending) for ending in ENDINGS] == ["answered", "submitted", "failed", "cut_off"]
+    assert ending_of(value) is None
 
 
 def test_a_scored_trace_must_have_a_score(full_document):

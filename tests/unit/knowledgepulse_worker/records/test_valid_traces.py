@@ -63,6 +63,7 @@ def without_any(read):
     for members in (read["task"], *(read["task"]["tools"] or ())):
         members.pop("input_schema", None)
         members.pop("parameters", None)
+    read["metadata"].pop("ending", None)
     return read
 
 
