@@ -18,15 +18,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from chaos.assembly import GROUP, LIMIT, Fleet, new_stream, write
 from knowledgepulse_convert import ConversionError, Options
 from knowledgepulse_convert.spans.exports import has_calls
-from knowledgepulse_kafka import transactional_publisher
-from knowledgepulse_kafka.errors import DeliveryError
-from knowledgepulse_kafka.group_offsets import GroupMetadata
-from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
-from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
-from knowledgepulse_worker.tools.assemble.assembly_topics import assembly_group
 from knowledgepulse_worker.tools.assemble.collector_exports import join, read, split
 from knowledgepulse_worker.tools.assemble.run_conversion import CompleteRun, convert_run
-from knowledgepulse_worker.tools.assemble.transaction_log import POSITION, AssemblyLog
 from support.conversions import FOLDER, read_cases
 
 pytestmark = pytest.mark.integration
@@ -62,46 +55,6 @@ async def test_a_quiet_partition_ends_by_the_clock_and_a_successor_publishes_not
     async with stream.worker(command="assemble"):
         await stream.arrived(fleet.spans, stream.settings.assemble.late)
     assert await published(stream, GROUP) == fleet.expected
-
-
-async def test_an_assembler_of_0_3_0_is_fenced_off_and_its_runs_are_not_published_again(
-    stream, real_traces, monkeypatch
-):
-    """It had a transactional id for each partition, and committed as no member of the group."""
-    # However slow the machine, it is the new assembler that ends the former one's transaction.
-    monkeypatch.setattr(transactional_publisher, "TRANSACTION_TIMEOUT_MS", LIMIT * 1000)
-    monkeypatch.setattr(transactional_publisher, "_TIMEOUT", LIMIT)
-    fleet = Fleet(real_traces[:GROUP])
-    (records,) = fleet.groups
-    settings = stream.settings = stream.configured(assemble={"grace": 1.0})
-    await write(stream, records)
-    async with stream.worker(command="assemble") as assembler:
-        assert await published(stream, GROUP) == fleet.expected
-        assert await assembler.stop() == 0, assembler.log()
-
-    log, group = AssemblyLog(settings, 0), assembly_group(settings.kafka.group)
-    position = (await log.read()).position
-    async with TransactionalPublisher(settings.kafka.client_config(), f"{group}-0") as former:
-        await former.commit(
-            [log._mark(POSITION, b"%d" % position)],
-            {(settings.assemble.spans, 0): Position(position)},
-            GroupMetadata(group),
-        )
-        assert not (await log.read()).by_member
-
-        async def be_fenced_off():
-            async with former.transaction() as write_as_former:
-                await write_as_former(
-                    [OutputRecord(settings.topics.raw, 0, NO_TIMESTAMP, b"k", b"again", ())]
-                )
-                async with stream.worker(command="assemble"):
-                    await write(stream, records)
-                    await stream.arrived(fleet.spans, settings.assemble.late)
-
-        with pytest.raises(DeliveryError, match="took over"):
-            await be_fenced_off()
-    assert await published(stream, GROUP) == fleet.expected
-    assert (await log.read()).by_member
 
 
 def recorded_runs():

@@ -21,7 +21,7 @@ from knowledgepulse_kafka.testing.member import SimMember
 from knowledgepulse_kafka.testing.transactional_producer import SimProducer
 from knowledgepulse_kafka.testing.virtual_time import EPOCH
 from knowledgepulse_kafka.topics import Topic
-from knowledgepulse_kafka.transactional_publisher import BATCH_BYTES, TransactionalPublisher
+from knowledgepulse_kafka.transactional_publisher import BATCH_BYTES
 from knowledgepulse_worker.settings import AssembleSettings, Settings
 from knowledgepulse_worker.tools.assemble import transaction_log
 from knowledgepulse_worker.tools.assemble.assembler import Assembler
@@ -206,7 +206,6 @@ class AssemblerPod(Pod):
         log = partial(
             AssemblyLog,
             settings,
-            new_publisher=partial(TransactionalPublisher, new_producer=new_producer),
             new_reader=lambda *_: SimReader(cluster, self.name),
         )
         assembler = Assembler(

@@ -20,10 +20,7 @@ def membership_error(error: BaseException, config: Config, waits: Waits) -> Clie
     """
     group = f"{config.prefix}group: {config.group}"
     if isinstance(error, InconsistentGroupProtocolError):
-        return MembershipError(
-            f"{group}: another application, or an earlier release of this one, has members in this group; "
-            "stop them first"
-        )
+        return MembershipError(f"{group}: another application has members in this group; stop them first")
     if isinstance(error, InvalidSessionTimeoutError):
         return BrokerError(
             f"{config.prefix}session_timeout: the brokers do not accept it; it must be within their "

@@ -202,14 +202,6 @@ class Session:
         """What partitions that are not read wait for, and for how many seconds they have been waiting."""
         return self._starts.waits
 
-    async def committed(self, place: TopicPartition) -> int | None:
-        """Return the group's committed offset in a partition; None if there is none.
-
-        An offset that an open transaction may still replace is awaited.
-        """
-        position = (await self.member.committed([place])).get(place)
-        return None if position is None else position.offset
-
     async def bounds(self, place: TopicPartition) -> range:
         """Return the offsets that a partition holds now."""
         return await held_offsets(self.member, place)

@@ -21,7 +21,7 @@ FULL = Wait("JoinGroup", "broker-1:9092", error="GROUP_MAX_SIZE_REACHED (81)")
 @pytest.mark.parametrize(
     ("error", "waits", "text"),
     [
-        (InconsistentGroupProtocolError(), [], "kafka.group: kp: another application, or an earlier release"),
+        (InconsistentGroupProtocolError(), [], "kafka.group: kp: another application has members"),
         (InvalidSessionTimeoutError(), [], "kafka.session_timeout: the brokers do not accept it"),
         (KafkaError("UnknownError()"), [FULL], "kafka.group: kp: it is full (group.max.size of the brokers)"),
         (GroupAuthorizationFailedError("kp"), [], "the brokers' ACLs do not allow: "),

@@ -22,7 +22,6 @@ from typing import Literal
 from knowledgepulse_kafka.records import Position
 from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.records.ledger_records import (
-    COMMITTED_VERSION,
     POSITION_KEY,
     SCORES_PREFIX,
     DomainScores,
@@ -112,15 +111,12 @@ class LedgerContent:
         scores: the valid last scores by domain, in the order of their offsets.
         obsolete: the keys of all others, which the lane deletes.
         reason: why some were invalid; None if they all were valid.
-        uncommitted: the number of records that an earlier release had scored but not committed. They are
-            scored again.
     """
 
     entries: dict[bytes, Entry]
     scores: dict[str, LastScores]
     obsolete: list[bytes]
     reason: CutReason | None
-    uncommitted: int = 0
 
 
 def valid_content(
@@ -150,19 +146,19 @@ def valid_content(
         dimensions: the length of its vectors.
         max_elements: the number of entries; if there are more, the oldest are dropped.
     """
-    entries, reason, uncommitted = _valid_entries(values, next_offset, topic_id, model, dimensions)
+    entries, reason = _valid_entries(values, next_offset, topic_id, model, dimensions)
     for key in list(entries)[: max(0, len(entries) - max_elements)]:
         del entries[key]
     obsolete = [key for key in values if key not in entries]
     valid, cut_scores = _valid_scores(scores, next_offset, topic_id, model)
     reason = next(reversed(cut_scores.values()), reason)
-    return LedgerContent(entries, valid, [*obsolete, *cut_scores], reason, uncommitted)
+    return LedgerContent(entries, valid, [*obsolete, *cut_scores], reason)
 
 
 def _valid_entries(
     values: Mapping[bytes, bytes], next_offset: int, topic_id: bytes, model: str, dimensions: int
-) -> tuple[dict[bytes, Entry], CutReason | None, int]:
-    """Return the valid entries, oldest first; why others are cut; and how many of them were not committed."""
+) -> tuple[dict[bytes, Entry], CutReason | None]:
+    """Return the valid entries, oldest first, and why others are cut."""
     decoded = ((key, decode_entry(value)) for key, value in values.items())
     entries = dict(sorted(decoded, key=lambda item: item[1].offset))
     reason: CutReason | None = None
@@ -176,12 +172,10 @@ def _valid_entries(
 
     if any(_is_of_other_topic(entry, topic_id) for entry in entries.values()):
         cut("recreated", {key for key, entry in entries.items() if entry.topic_id != topic_id})
-    ahead = {key for key, entry in entries.items() if entry.offset >= next_offset}
-    is_rewind = not all(_is_uncommitted(entries[key], next_offset) for key in ahead)
-    cut("rewind" if is_rewind else None, ahead)
+    cut("rewind", {key for key, entry in entries.items() if entry.offset >= next_offset})
     cut(None, {key for key, entry in entries.items() if entry.vector is None})  # of an earlier release
     cut("model", {key for key, entry in entries.items() if not _fits(entry, model, dimensions)})
-    return entries, reason, 0 if is_rewind else len(ahead)
+    return entries, reason
 
 
 def _valid_scores(
@@ -210,14 +204,6 @@ def _cut_of_scores(scores: DomainScores, next_offset: int, topic_id: bytes, mode
 
 def _is_of_other_topic(entry: Entry, topic_id: bytes) -> bool:
     return bool(topic_id) and entry.topic_id not in (b"", topic_id)
-
-
-def _is_uncommitted(entry: Entry, position: int) -> bool:
-    """Return whether a release before 0.3.0 wrote an entry ahead of the group's position.
-
-    These releases wrote a record's entry first, and committed its offset later.
-    """
-    return entry.version < COMMITTED_VERSION and entry.offset < position + entry.window
 
 
 def _fits(entry: Entry, model: str, dimensions: int) -> bool:

@@ -96,18 +96,11 @@ class PartitionLedger:
         self._obsolete = content.obsolete
 
     def _tell(self, content: LedgerContent) -> None:
-        """Log and count what was cut, or is scored again."""
+        """Log and count what was cut."""
         partition = self._first.partition
         if content.reason is not None:
             logger.warning("partition %d: invalid entries cut from the ledger: %s", partition, content.reason)
             self._metrics.cache_reset(content.reason)
-        if content.uncommitted:
-            logger.warning(
-                "partition %d: %d records are scored again, because an earlier release had not committed "
-                "them; outputs that it had published already are published once more",
-                partition,
-                content.uncommitted,
-            )
 
     def put(self, entry: Entry) -> OutputRecord | None:
         """Give an entry its place; return the record that keeps it, or None if it has no vector."""

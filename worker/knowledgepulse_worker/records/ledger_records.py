@@ -67,7 +67,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
         vector: little-endian float32; None without an embedder or for an unscored record.
         model: the embedder's identity; only vectors of the same identity are compared.
         precision: the embedder's precision; recorded, not compared.
-        window: how many offsets ahead of the group's position an entry before version 3 may be; unused since.
+        window: how many offsets ahead of the group's position release 0.2.0 might write; no longer used.
         version: the entry's format version.
         topic_id: the id of the record's topic (KIP-516); empty if unknown.
     """

@@ -81,16 +81,6 @@ def test_the_topic_of_an_entry_without_id_is_taken_for_the_current_one_unless_an
     assert offsets(content_of(scored(1), scored(2, topic_id=OLD), scored(3, topic_id=NEW))) == [3]
 
 
-def test_an_earlier_release_s_entries_ahead_of_the_position_are_no_rewind():
-    """It wrote entries before it committed their offsets, up to a window."""
-    ahead = [replace(scored(offset), version=2, window=4) for offset in range(98, 104)]
-
-    upgraded, rewound = content_of(*ahead), content_of(*ahead, replace(scored(104), version=2, window=4))
-
-    assert (offsets(upgraded), upgraded.reason, upgraded.uncommitted) == ([98, 99], None, 4)
-    assert (offsets(rewound), rewound.reason, rewound.uncommitted) == ([98, 99], "rewind", 0)
-
-
 # --- last scores
 
 

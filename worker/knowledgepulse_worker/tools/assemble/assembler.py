@@ -122,9 +122,6 @@ class Assembler(Rebalances):
         number, session = place.partition, self._session
         log = self.log(number)
         state = await self._read(log)
-        if not state.by_member:
-            await log.fence()
-            watermark, state = await session.committed(place), await self._read(log)
         offsets = await session.bounds(place)
         start, resume = offsets.start if watermark is None else watermark, state.position
         if max(start, resume) > offsets.stop:

@@ -46,9 +46,7 @@ class Kafka:
         self.confirms = True
         self.steps = []
         self.sought = []
-        self.fenced = 0
         self.lost = False
-        self.by_member = True
         self._watermark, self._position, self._bounds = watermark, position, bounds
         self._offset = watermark or 0
 
@@ -67,9 +65,6 @@ class Kafka:
     async def _begin(self, _place, offset):
         self._offset = offset
         self.sought.append(offset)
-
-    async def committed(self, _place):
-        return self._watermark
 
     async def bounds(self, _place):
         return self._bounds
@@ -90,11 +85,8 @@ class Kafka:
 
     # the log
 
-    async def fence(self):
-        self.fenced += 1
-
     async def read(self):
-        return AssemblyState(self._position, {}, self.by_member)
+        return AssemblyState(self._position, {})
 
     async def publish(self, session, step):
         assert session is self
@@ -187,11 +179,3 @@ async def test_a_partition_whose_step_the_group_refuses_is_read_again(run):
 
     assert kafka.sought == [0, 0]
     assert len(kafka.traces) == 1
-
-
-@pytest.mark.parametrize(("by_member", "fenced"), [(True, 0), (False, 1)])
-async def test_an_owner_of_0_3_0_is_fenced_off_once(run, by_member, fenced):
-    kafka = Kafka(run, [[]] * 3)
-    kafka.by_member = by_member
-    await kafka.run()
-    assert kafka.fenced == fenced

@@ -7,7 +7,7 @@ from knowledgepulse_kafka.errors import LostPartitionsError, RefusedError
 from knowledgepulse_kafka.records import Position
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.assemble.transaction_log import MEMBER, POSITION, AssemblyLog, AssemblyStep
+from knowledgepulse_worker.tools.assemble.transaction_log import POSITION, AssemblyLog, AssemblyStep
 from support.written import Written
 
 
@@ -31,18 +31,6 @@ async def test_a_foreign_record_does_not_stop_an_assembler(caplog):
     assert caplog.messages == [
         f"{log._topic}: foreign records skipped: 4, such as offset 1 (not a mark of an assembler)"
     ]
-
-
-@pytest.mark.parametrize(
-    ("headers", "by_member"), [((), False), ((MEMBER,), True), ((("other", b"1"),), False)]
-)
-async def test_the_log_tells_whether_its_last_owner_committed_as_a_member(headers, by_member):
-    """Only a member's generation fences it off; 0.3.0 was fenced by a transactional id."""
-    log, topic = written_log()
-    for written in ((MEMBER,), headers):
-        topic.append(Record(log._topic, 0, 0, 0, 0, POSITION, b"7", None, 0, 0, written))
-
-    assert (await log.read()).by_member is by_member
 
 
 class ASession:
