@@ -26,8 +26,9 @@ _MAX_ERROR = 500
 @config_option
 @click.option("--heartbeat", type=int, required=True, help="A pipe to the parent process.")
 @click.option("--caution", required=True, help="What the parent process knows from earlier deaths, as JSON.")
-@click.option("--socket", required=True, help="The Unix socket on which the parent process asks for pages.")
-def work(config: Path | None, heartbeat: int, caution: str, socket: str) -> None:
+@click.option("--instance", required=True, help="What the processes of this parent alone are called.")
+@click.option("--socket", type=int, required=True, help="The socket that hands over connections for pages.")
+def work(config: Path | None, heartbeat: int, caution: str, instance: str, socket: int) -> None:
     """Run as the child process of `kp-worker run`."""
     settings = load_settings(config)
     configure(settings.log)
@@ -37,7 +38,7 @@ def work(config: Path | None, heartbeat: int, caution: str, socket: str) -> None
             known = msgspec.json.decode(caution, type=Caution)
             pipe = PipeWriter(heartbeat)
             try:
-                run_worker(settings, config, pipe, known, socket)
+                run_worker(settings, config, pipe, known, instance, socket)
             except Exception as error:
                 pipe.send({"error": _told(error)})  # what the status page says until the next start
                 raise

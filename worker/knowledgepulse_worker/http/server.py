@@ -1,8 +1,8 @@
 """The worker's HTTP port, which the parent process serves for as long as it runs.
 
 The parent answers the probes and serves the status page itself, whatever happens to the child. It asks the
-child for metrics and for the page's data through a Unix socket, at most once a second for each kind, so that
-readers of the port cannot slow the scoring. It asks for the data now and then even if nobody reads it: what
+child for metrics and for the page's data, at most once a second for each kind, so that readers of the port
+cannot slow the scoring. It asks for the data now and then even if nobody reads it: what
 the page shows survives the child.
 """
 
@@ -11,14 +11,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import sys
+import socket
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
-from secrets import token_hex
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, cast
 
 import aiohttp
@@ -26,6 +24,7 @@ from aiohttp import web
 
 from knowledgepulse_worker.errors import StartError
 from knowledgepulse_worker.http import probes
+from knowledgepulse_worker.http.child_connections import ChildConnector
 from knowledgepulse_worker.http.former_status import FormerStatus
 from knowledgepulse_worker.http.pages import DATA_HEADERS, PAGE, PAGE_HEADERS, shows_content
 from knowledgepulse_worker.http.unreadable_requests import requests
@@ -104,13 +103,14 @@ class Port:
     Args:
         settings: who may see content, and the address of the runbook.
         group: the consumer group, a label of the metrics.
-        child: a session connected to the child's socket.
+        connector: connects to the child.
     """
 
-    def __init__(self, settings: WebSettings, group: str, child: aiohttp.ClientSession) -> None:
+    def __init__(self, settings: WebSettings, group: str, connector: ChildConnector) -> None:
         self._settings = settings
         self._group = group
-        self._child = child
+        self._connector = connector
+        self._child = aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(ANSWER_LIMIT))
         self._answers: dict[WantedPage, asyncio.Task[ChildAnswer | None]] = {}
         self._turns: defaultdict[WantedPage, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._asked: dict[WantedPage, float] = {}
@@ -120,6 +120,10 @@ class Port:
         self._has_child = False
         self._last_error: str | None = None
         self.without_child(State.STARTING, "the worker is starting")
+
+    def socket_of_next_child(self) -> socket.socket:
+        """See :meth:`~knowledgepulse_worker.http.child_connections.ChildConnector.socket_of_next_child`."""
+        return self._connector.socket_of_next_child()
 
     def without_child(self, state: State, why: str, *, ready: bool = False) -> None:
         """Answer for a child that is starting, stopping or gone.
@@ -243,6 +247,7 @@ class Port:
             asking.cancel()
             with suppress(asyncio.CancelledError):
                 await asking
+        await self._child.close()
 
 
 def with_error(what: str, last_error: str | None) -> str:
@@ -273,35 +278,30 @@ def probe_response(status: HTTPStatus, body: bytes) -> web.Response:
 
 
 @asynccontextmanager
-async def serving(settings: WebSettings, group: str, socket: str) -> AsyncIterator[Port]:
+async def serving(settings: WebSettings, group: str) -> AsyncIterator[Port]:
     """Serve the port.
 
     Args:
         settings: the address.
         group: the consumer group, a label of the metrics.
-        socket: the child's socket, from :func:`socket_name`.
 
     Raises:
         StartError: the address is invalid or in use.
     """
-    child = aiohttp.ClientSession(
-        connector=aiohttp.UnixConnector(socket_address(socket)), timeout=aiohttp.ClientTimeout(ANSWER_LIMIT)
-    )
-    async with child:
-        port = Port(settings, group, child)
-        app = web.Application()
-        app.router.add_get(probes.LIVE, port.live)
-        app.router.add_get(probes.READY, port.ready)
-        app.router.add_get(STATUS, port.page)
-        app.router.add_get(STATUS_DATA, port.data)
-        app.router.add_get(METRICS, port.metrics)
-        keeping = asyncio.create_task(port.keep_data())
-        try:
-            async with listening(settings, app):
-                yield port
-        finally:
-            keeping.cancel()
-            await port.close()
+    port = Port(settings, group, ChildConnector())
+    app = web.Application()
+    app.router.add_get(probes.LIVE, port.live)
+    app.router.add_get(probes.READY, port.ready)
+    app.router.add_get(STATUS, port.page)
+    app.router.add_get(STATUS_DATA, port.data)
+    app.router.add_get(METRICS, port.metrics)
+    keeping = asyncio.create_task(port.keep_data())
+    try:
+        async with listening(settings, app):
+            yield port
+    finally:
+        keeping.cancel()
+        await port.close()
 
 
 @asynccontextmanager
@@ -368,24 +368,3 @@ def _limit_connections(runner: web.AppRunner) -> None:
 
     server.connection_made = connection_made  # type: ignore[method-assign]
     server.connection_lost = connection_lost  # type: ignore[method-assign]
-
-
-@contextmanager
-def socket_name() -> Iterator[str]:
-    """Yield a unique name for a Unix socket.
-
-    On Linux it names an abstract socket, written with a leading ``@``, which needs no file system and leaves
-    nothing behind when the process is killed. Elsewhere it is a path in a private folder.
-    """
-    if sys.platform == "linux":
-        yield f"@kp-worker-{token_hex(16)}"
-    else:
-        with TemporaryDirectory(
-            prefix="kp-", dir="/tmp"
-        ) as folder:  # TMPDIR may be too long for a socket's path
-            yield f"{folder}/web"
-
-
-def socket_address(name: str) -> str:
-    """Return the operating system's address of a socket; a leading ``@`` marks an abstract socket."""
-    return f"\0{name[1:]}" if name.startswith("@") else name

@@ -19,6 +19,7 @@ from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import pairwise
+from secrets import token_hex
 from typing import Any
 
 import msgspec
@@ -26,7 +27,7 @@ from msgspec.structs import replace
 
 from knowledgepulse_kafka.errors import NoBrokerError, SecurityError
 from knowledgepulse_worker.errors import SettingsError, StartError
-from knowledgepulse_worker.http.server import serving, socket_name, with_error
+from knowledgepulse_worker.http.server import serving, with_error
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.process.descriptors import raise_descriptor_limit
 from knowledgepulse_worker.process.heartbeat import HEARTBEAT_INTERVAL, PipeReader
@@ -68,14 +69,16 @@ class Supervisor:
 
     Args:
         settings: the effective settings.
-        command: starts the process. Its appended options are ``--caution`` with what is known from the deaths
-            of earlier processes, ``--heartbeat`` with the descriptor of a pipe, and ``--socket`` with the
-            name of the Unix socket for its pages.
+        command: starts the process. Its appended options are ``--instance`` with what only this supervisor's
+            processes are called, ``--caution`` with what is known from the deaths of earlier ones,
+            ``--heartbeat`` with the descriptor of a pipe, and ``--socket`` with the descriptor of the socket
+            over which the process is handed the connections to its pages.
     """
 
     def __init__(self, settings: Settings, command: Sequence[str]) -> None:
         self._settings = settings
         self._command = command
+        self._instance = token_hex(16)
         self._stop = asyncio.Event()
         self._was_ready = False
         self._first = True
@@ -103,9 +106,8 @@ class Supervisor:
         raise_descriptor_limit()
         _warn_of_limits(self._settings)
         set_when_stopped(self._stop)
-        with socket_name() as self._socket:
-            async with serving(self._settings.web, self._settings.kafka.group, self._socket) as self._port:
-                return await self._run()
+        async with serving(self._settings.web, self._settings.kafka.group) as self._port:
+            return await self._run()
 
     async def _run(self) -> int:
         pauses = _pauses()
@@ -165,19 +167,23 @@ class Supervisor:
         """Start the process and watch it; return its exit status, negative for a signal."""
         self._port.without_child(State.STARTING, self._with_error("the worker is starting"))
         self._former_error, self._error = self._error, None
-        with _pipe() as (reader, writer):
+        with _pipe() as (reader, writer), self._port.socket_of_next_child() as inherited:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
+                "--instance",
+                self._instance,
                 "--caution",
                 msgspec.json.encode(self._caution()).decode(),
                 "--heartbeat",
                 str(writer),
                 "--socket",
-                self._socket,
+                str(inherited.fileno()),
                 stdin=subprocess.DEVNULL,
-                pass_fds=[writer],
+                pass_fds=[writer, inherited.fileno()],
             )
-            os.close(writer)  # only the process holds the write end now, so its exit closes the pipe
+            # Only the process holds these ends now, so its exit closes the pipe, and the socket.
+            os.close(writer)
+            inherited.close()
             ended = asyncio.create_task(process.wait())
             pipe = PipeReader(reader)
             silent = asyncio.create_task(self._silence(pipe))

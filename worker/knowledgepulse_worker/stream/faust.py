@@ -13,16 +13,17 @@ from contextlib import suppress
 from typing import cast
 
 import faust
+from aiohttp.web import BaseSite
 from faust.app.base import BootStrategy
 from faust.transport.consumer import ThreadDelegateConsumer
-from faust.types import StreamT
+from faust.types import AppT, StreamT
 from faust.web import Request, Response, View
 from faust.web.base import BlueprintManager
+from faust.web.drivers.aiohttp import Web
 from mode import CrashingSupervisor
-from yarl import URL
 
 from knowledgepulse_worker.errors import EXPECTED
-from knowledgepulse_worker.http.server import socket_address
+from knowledgepulse_worker.http.child_connections import HandedOverSite
 from knowledgepulse_worker.stream.app import WorkerApp
 from knowledgepulse_worker.stream.source import Batch
 from knowledgepulse_worker.stream.worker_pages import Page, pages
@@ -48,12 +49,28 @@ class WithoutKafka(BootStrategy):
     enable_kafka = False
 
 
+class Pages(Web):
+    """Faust's web server, which listens nowhere: it serves the connections that the parent hands over.
+
+    Args:
+        app: the Faust app.
+        socket: the descriptor of the socket that hands them over.
+    """
+
+    def __init__(self, app: AppT, socket: int) -> None:
+        super().__init__(app)
+        self._socket = socket
+
+    def _create_site(self) -> BaseSite:
+        return HandedOverSite(self._runner, self._socket)
+
+
 class FaustApp(faust.App):
     """A worker as a Faust app, which runs the source.
 
     Args:
         worker: the assembled worker.
-        socket: the name of the Unix socket to serve the pages on.
+        socket: the descriptor of the socket on which the parent hands over connections to the pages.
 
     Attributes:
         source: the worker's source.
@@ -63,13 +80,13 @@ class FaustApp(faust.App):
     # Otherwise mode logs its messages about the app under this module's name.
     logger = logging.getLogger("faust.app")
 
-    def __init__(self, worker: WorkerApp, socket: str) -> None:
+    def __init__(self, worker: WorkerApp, socket: int) -> None:
         super().__init__(
             worker.settings.kafka.group,
             store="memory://",
             autodiscover=False,
-            web_transport=URL.build(scheme="unix", path=socket_address(socket)),
         )
+        self.web = Pages(self, socket)
         self._worker = worker
         self.source = worker.source
         self.source.host = self

@@ -67,7 +67,7 @@ TRACES_EXPORTER = "OTEL_TRACES_EXPORTER"
 
 
 def run_worker(
-    settings: Settings, config: Path | None, pipe: PipeWriter, caution: Caution, socket: str
+    settings: Settings, config: Path | None, pipe: PipeWriter, caution: Caution, instance: str, socket: int
 ) -> None:
     """Work until SIGTERM, SIGHUP or SIGINT; then finish scored records, commit and leave the group.
 
@@ -76,7 +76,8 @@ def run_worker(
         config: the settings file, whose policy is reloaded on change.
         pipe: the pipe to the supervisor.
         caution: what the supervisor knows from the deaths of earlier processes.
-        socket: the name of the Unix socket on which the supervisor requests the pages.
+        instance: what only the processes of this supervisor are called.
+        socket: the descriptor of the socket on which the supervisor hands over connections to the pages.
 
     Raises:
         StartError: the configuration prevents the start.
@@ -91,7 +92,8 @@ def run_worker(
     suspects = Suspects(caution, pipe.send, settings.limits.in_flight_records)
     with _tracing(settings) as tracing:
         process = _Process(
-            settings, topics, policy_since, embedder, speed, tracing, config, pipe, suspects, caution, socket
+            *(settings, topics, policy_since, embedder, speed, tracing, config),
+            *(pipe, suspects, caution, instance, socket),
         )
         run_in_time(until_stopped(process.work))
 
@@ -131,7 +133,8 @@ class _Process:
     pipe: PipeWriter
     suspects: Suspects
     caution: Caution
-    socket: str
+    instance: str
+    socket: int
 
     async def work(self, stop: asyncio.Event) -> None:
         """Work until the event is set, or until a fatal error."""
@@ -203,7 +206,7 @@ class _Process:
             self.settings.kafka.client_config(),
             [self.settings.topics.raw],
             # Unique to the supervisor, so that a restarted process ends its predecessor's transaction.
-            f"{prefix}{self.socket.rpartition('-')[2]}",
+            f"{prefix}{self.instance}",
             decoded_bytes=limits.batch_bytes,
             batch_bytes=min(MAX_BATCH_BYTES, *(topic.max_message_bytes for topic in self.topics.values())),
             rebalance_timeout=limits.rebalance,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 import time
 from contextlib import suppress
 
@@ -14,8 +16,9 @@ from aiohttp import web
 from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_worker.http import server as worker_web
 from knowledgepulse_worker.http import unreadable_requests
+from knowledgepulse_worker.http.child_connections import HandedOverSite
 from knowledgepulse_worker.http.pages import PAGE, PAGE_HEADERS
-from knowledgepulse_worker.http.server import serving, socket_address, socket_name
+from knowledgepulse_worker.http.server import serving
 from knowledgepulse_worker.http.unreadable_requests import UnreadableRequests
 from knowledgepulse_worker.settings import WebSettings
 from knowledgepulse_worker.tools.demo.processes import free_ports
@@ -49,18 +52,17 @@ def hasty(monkeypatch):
 @pytest.fixture
 async def front():
     """The port in front of a fake child."""
-    with socket_name() as name:
-        child, settings = Child(), WebSettings(port=free_ports(1)[0])
-        app = web.Application()
-        app.router.add_get("/{path:.*}", child.page)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.UnixSite(runner, socket_address(name)).start()
-        async with serving(settings, "workers", name) as port:
-            port.child, port.settings, port.runner = child, settings, runner
-            port.with_child([], HEALTHY)
-            yield port
-        await runner.cleanup()
+    child, settings = Child(), WebSettings(port=free_ports(1)[0])
+    app = web.Application()
+    app.router.add_get("/{path:.*}", child.page)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    async with serving(settings, "workers") as port:
+        await HandedOverSite(runner, port.socket_of_next_child().detach()).start()
+        port.child, port.settings, port.runner = child, settings, runner
+        port.with_child([], HEALTHY)
+        yield port
+    await runner.cleanup()
 
 
 async def get(port, path, method="GET", **headers):
@@ -222,7 +224,7 @@ async def test_an_error_of_the_child_is_passed_on_and_ends_with_it(front):
 async def test_the_verdict_on_a_child_that_is_gone_has_the_address_of_the_runbook():
     """A page that was opened meanwhile knows no settings."""
     settings = WebSettings(port=free_ports(1)[0], runbook="https://example.com/runbook")
-    async with serving(settings, "workers", "@kp-nobody") as port:
+    async with serving(settings, "workers") as port:
         port.settings = settings
         port.without_child(State.WAITING_FOR_KAFKA, "it is gone")
         verdict = json.loads((await get(port, "/api/status"))[2])["verdict"]
@@ -239,21 +241,34 @@ async def test_the_port_does_not_wait_for_a_hung_child(hasty, front):
 
 
 async def test_an_open_request_does_not_delay_the_shutdown():
-    async def silent(reader, writer):
-        asked.set()
-        await reader.read()
-        writer.close()
-
-    asked, settings = asyncio.Event(), WebSettings(port=free_ports(1)[0])
-    with socket_name() as name:
-        server = await asyncio.start_unix_server(silent, socket_address(name))
-        async with server, serving(settings, "workers", name) as port:
-            port.settings = settings
-            port.with_child([], HEALTHY)
+    settings = WebSettings(port=free_ports(1)[0])
+    async with serving(settings, "workers") as port:
+        port.settings = settings
+        port.with_child([], HEALTHY)
+        with port.socket_of_next_child() as inherited:
             asking = asyncio.create_task(get(port, "/metrics"))
-            await asked.wait()
-        with pytest.raises(aiohttp.ClientError):
-            await asking
+            _, descriptors, _, _ = await asyncio.to_thread(socket.recv_fds, inherited, 1, 1)
+    with pytest.raises(aiohttp.ClientError):
+        await asking
+    os.close(*descriptors)
+
+
+async def test_a_request_that_no_child_takes_is_answered_without_it(front):
+    """The child of before is gone, and the next one has not come to take connections, or never will."""
+    front.socket_of_next_child().close()
+
+    status, _, body = await get(front, "/api/status")
+
+    assert (status, json.loads(body)["verdict"]) == (503, HEALTHY)
+
+
+async def test_the_next_child_is_asked_by_the_same_port(front):
+    await get(front, "/metrics")
+    await front.runner.cleanup()
+    await front.runner.setup()
+    await HandedOverSite(front.runner, front.socket_of_next_child().detach()).start()
+
+    assert (await get(front, "/metrics"))[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -263,7 +278,7 @@ async def test_a_connection_without_a_complete_request_is_closed(monkeypatch, se
     """Each uses a descriptor, and without free descriptors a worker cannot reach a broker."""
     monkeypatch.setattr(worker_web, "IDLE_LIMIT", 0.2)
     settings = WebSettings(port=free_ports(1)[0])
-    async with serving(settings, "workers", "@kp-nobody") as port:
+    async with serving(settings, "workers") as port:
         port.settings = settings
         assert await raw(port, sent) == b""
 

@@ -1,9 +1,10 @@
 """Faust around the source: that its agent loses no batch, and that its app ends when it must."""
 
 import asyncio
+import socket
 from functools import partial
-from uuid import uuid4
 
+import psutil
 import pytest
 from aiokafka.errors import KafkaError
 from msgspec.structs import replace
@@ -23,7 +24,8 @@ class FaustProgram:
     """A worker in Faust's app, which has fully started after the first rebalance."""
 
     def __init__(self, worker):
-        self.app = FaustApp(worker, f"@kp-test-{uuid4()}")
+        self._parent, child = socket.socketpair()
+        self.app = FaustApp(worker, child.detach())
 
     @property
     def source(self):
@@ -36,6 +38,7 @@ class FaustProgram:
         await self.app.stop()
         self._starting.cancel()
         await asyncio.wait([self._starting])
+        self._parent.close()
 
 
 @pytest.fixture
@@ -62,6 +65,17 @@ async def test_records_fetched_before_a_rebalance_are_not_skipped_after_it(start
     await world.committed({0: 20})
 
     assert world.outputs() == list(range(20))
+
+
+async def test_the_pages_are_served_where_no_other_process_can_connect(start):
+    """They were on an abstract socket, which has no owner: any user could read what `web` hides."""
+    world = await start()
+    await world.member.rebalance([0])
+    sockets = psutil.Process().net_connections("all")
+
+    assert [
+        at for at in sockets if at.status == psutil.CONN_LISTEN or (at.family == socket.AF_UNIX and at.laddr)
+    ] == []
 
 
 async def test_the_end_of_the_group_membership_is_reported_in_one_line(start):
