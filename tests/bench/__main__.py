@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,6 +16,7 @@ import click
 from rich.console import Console
 
 from bench import (
+    against,
     commit_intervals,
     embedder,
     footprint,
@@ -53,10 +55,12 @@ PARTS = {
     "footprint": Part(footprint.run, 120, 40),
     "novelty": Part(novelty.run, 40, 8, needs_broker=False),
 }
+SECONDS, SECONDS_SHORT = 400, 60
+"""The time limit of a comparison with another tree."""
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice([*PARTS]))
+@click.argument("names", nargs=-1, type=click.Choice([*PARTS, *against.LOADS]))
 @click.option("--short", is_flag=True, help="Run for a few minutes: fewer rounds and partitions.")
 @click.option(
     "--out",
@@ -65,12 +69,27 @@ PARTS = {
     show_default=True,
     help="Folder for results.json.",
 )
-def main(names: tuple[str, ...], short: bool, out: Path) -> None:
+@click.option(
+    "--against",
+    "other",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Compare with the tree in this folder, of which NAMES are loads, by default all.",
+)
+@click.option(
+    "--rounds", type=click.IntRange(0), default=6, help="Rounds of backlogs of a comparison; 0 for none."
+)
+@click.option("--rate", type=click.FloatRange(0), help="Arrivals per second of a comparison; 0 for none.")
+def main(
+    names: tuple[str, ...], short: bool, out: Path, other: Path | None, rounds: int, rate: float | None
+) -> None:
     """Measure the sections NAMES, by default all."""
+    parts = PARTS if other is None else _compared(other.resolve(), rounds, rate)
+    if unknown := set(names) - parts.keys():
+        raise click.UsageError(f"{', '.join(sorted(unknown))}: expected {', '.join(parts)}")
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 150  # a file has no width limit
-    chosen = {name: PARTS[name] for name in PARTS if name in names or not names}
+    chosen = {name: parts[name] for name in parts if name in names or not names}
     started = time.monotonic()
 
     def say(line: str) -> None:
@@ -94,6 +113,13 @@ def main(names: tuple[str, ...], short: bool, out: Path) -> None:
             report.write(out, header, sections)
     report.show(console, header, sections)
     console.print(f"{out / report.RESULTS} written", style="dim")
+
+
+def _compared(other: Path, rounds: int, rate: float | None) -> dict[str, Part]:
+    return {
+        name: Part(partial(against.run, name, other, rounds, rate), SECONDS, SECONDS_SHORT)
+        for name in against.LOADS
+    }
 
 
 if __name__ == "__main__":

@@ -58,6 +58,8 @@ class Figure:
         }
         if self.kind == "rounds":
             return summary | {"rounds": values.tolist()}
+        if len(values):
+            summary["p90"] = float(np.quantile(values, 0.9))
         return summary | {"p99": float(np.quantile(values, 0.99)) if len(values) >= MIN_SAMPLES else None}
 
 

@@ -18,7 +18,7 @@ from support.child import start_child_in
 SAMPLES = "BENCH_SAMPLES"
 """Environment variable with the file to append samples to."""
 
-KINDS = ("scoring", "admission", "end_to_end")
+KINDS = ("scoring", "admission", "end_to_end", "transaction", "commit_wait")
 
 SAMPLE = struct.Struct("<Bdd")
 """Index of the kind in KINDS, time of the sample (seconds since the epoch), and duration in seconds."""

@@ -46,7 +46,7 @@ def show(console: Console, header: Mapping[str, str], sections: Sequence[Section
         top.add_row(escape(name), escape(value))
     console.print(top)
     table = Table()
-    for column in ("what", "median", "least", "most", "p99", "n", "unit", "to reach"):
+    for column in ("what", "median", "least", "most", "p90", "p99", "n", "unit", "to reach"):
         table.add_column(column, justify="left" if column in ("what", "unit", "to reach") else "right")
     for section in sections:
         table.add_section()
@@ -70,6 +70,7 @@ def row(figure: Figure) -> list[str]:
     return [
         f"  {figure.what}",
         *(number(summary[name]) for name in ("median", "least", "most")),
+        number(summary.get("p90")),
         number(summary.get("p99")),
         str(summary["count"]),
         figure.unit,

@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +131,12 @@ class MeasuredWorker:
         await measured._start(stack)
         return measured
 
+    def run(self) -> AbstractAsyncContextManager[Worker]:
+        """Return the process that records its samples in a file."""
+        return self._stream.worker(module="bench.process", environment={SAMPLES: str(self._samples)})
+
     async def _start(self, stack: AsyncExitStack) -> None:
-        environment = {SAMPLES: str(self._samples)}
-        worker = self._stream.worker(module="bench.process", environment=environment)
-        self._worker = await stack.enter_async_context(worker)
+        self._worker = await stack.enter_async_context(self.run())
         await self._worker.owns(self.partitions)
         [info] = page.samples(await self._worker.metrics(), "kp_build_info")
         self.precision = info.labels["precision"]
@@ -174,7 +176,7 @@ class MeasuredWorker:
         """Suspend the worker, publish a backlog, and resume it until the backlog is finished.
 
         Returns:
-            the outputs per second, from the first score to the last committed output.
+            see :meth:`saturated_rate`.
         """
         self.suspend()
         await publisher.backlog(self.settings.topics.raw, self.partitions, count)
@@ -185,8 +187,12 @@ class MeasuredWorker:
         await self.published(count)
         self.suspend()
         self.cpu.append((cpu_seconds(pid) - before) / count)
-        first, last = self.samples("scoring")["at"].min(), self.samples("end_to_end")["at"].max()
-        return count / float(last - first)
+        return self.saturated_rate()
+
+    def saturated_rate(self) -> float:
+        """Return the outputs per second since the mark, from the first score to the last committed output."""
+        first, last = self.samples("scoring")["at"].min(), self.samples("end_to_end")["at"]
+        return len(last) / float(last.max() - first)
 
     async def _delete_topics(self) -> None:
         async with TopicAdmin(self.settings.kafka, self.settings.topics) as admin:

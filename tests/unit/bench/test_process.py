@@ -5,8 +5,11 @@ import os
 import pytest
 
 from bench.process import record_metrics
+from bench.settled import record_transactions
 from bench.workers import read_samples
+from knowledgepulse_worker.lane.assignment import Assignment
 from knowledgepulse_worker.observe.trace_metrics import TraceMetrics
+from support.lanes import commit
 
 
 @pytest.fixture
@@ -32,3 +35,23 @@ async def test_every_sample_of_a_record_is_written_down(unchanged, make_harness,
         "scoring": 2,
         "end_to_end": 2,
     }
+
+
+async def test_each_transaction_is_written_down_with_its_records(make_harness, raw, tmp_path, monkeypatch):
+    monkeypatch.setattr(Assignment, "settle", Assignment.settle)
+    file = os.open(tmp_path / "samples", os.O_WRONLY | os.O_CREAT)
+    record_transactions(file)
+    harness = make_harness()
+    assignment = harness.assignment()
+    for record in (raw(0), raw(1), raw(0, partition=2)):
+        await assignment.tasks[record.partition].take(record)
+    await harness.until(lambda: sum(len(lane.complete()) for lane in assignment.lanes) == 3)
+
+    await commit(assignment, harness.publisher.publish)
+    await commit(assignment, harness.publisher.publish)  # nothing is left
+
+    os.close(file)
+    kinds = ("transaction", "end_to_end", "commit_wait")
+    found = [read_samples(tmp_path / "samples", 0, kind) for kind in kinds]
+    assert [len(samples) for samples in found] == [1, 3, 3]
+    assert all((samples["seconds"] > 0).all() for samples in found)
