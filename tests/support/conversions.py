@@ -13,7 +13,10 @@ from knowledgepulse_convert import INPUT_FORMATS, ConversionError, Options, conv
 FOLDER = Path(__file__).parents[1] / "data" / "conversions"
 SMALL = "a small document"
 """The name of the case that tests of all formats change and read again; a variant follows a colon."""
-_UNIFORM = {"visibility", "privacy_level", "quality_score", "validated_by", "success", "outcome_source"}
+_UNIFORM = {
+    *("visibility", "privacy_level", "quality_score", "validated_by"),
+    *("ending", "success", "outcome_source"),
+}
 """Members of ``metadata`` that are shown elsewhere, or that no source knows."""
 
 
@@ -56,7 +59,12 @@ def shown(outcome):
     return {
         "task": trace.task.model_dump(mode="json", exclude_unset=True),
         "steps": [_step(step.model_dump(mode="json", exclude_unset=True)) for step in trace.steps],
-        "outcome": [metadata["success"], metadata["outcome_source"], trace.outcome.confidence],
+        "outcome": [
+            metadata["ending"],
+            metadata["success"],
+            metadata["outcome_source"],
+            trace.outcome.confidence,
+        ],
         "metadata": {name: value for name, value in metadata.items() if name not in _UNIFORM},
         "id": trace.id,
         "losses": losses,

@@ -39,7 +39,7 @@ def _run(document: Any, path: str) -> Run:
         messages,
         native_id=log.run_id or _id_of(document),
         ended_at=parse_time(log.evaluation_timestamp),
-        ending="without_error" if log.error is None else "failed",
+        ending=None if log.error is None else "failed",
         agent_id=log.pipeline_name,
         names=(log.pipeline_name, log.suite_name),
         outcome=RunOutcome(success=log.utility),

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import Field
 
 from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common.endings import ending_by
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, are_all
 from knowledgepulse_convert.common.losses import Losses
@@ -24,8 +25,6 @@ from knowledgepulse_convert.messages.blocks import Block, contents_of, text_of
 from knowledgepulse_convert.messages.definitions import definitions_of
 
 _CONTENT = "steps[].message[]"
-_COMPLETE = "mark_task_complete"
-"""The call with which Terminus ends; without it, the run was out of time or of turns."""
 _CONTINUATION = "continuation_index"
 """The number of a trajectory that continues another one with the same id, from a summary of it."""
 _ROLES: dict[str, hub.Role] = {"system": "system", "user": "user", "agent": "assistant"}
@@ -124,7 +123,8 @@ def _run(trajectory: _Subagent, losses: Losses) -> hub.Run:
     elif asked:
         messages = [*asked, *messages]
     called = [part.name for part in hub.parts_in(messages) if isinstance(part, hub.ToolCall)]
-    if called and called[-1] != _COMPLETE and trajectory.agent.name.startswith("terminus"):
+    if called and not ending_by(called[-1]) and trajectory.agent.name.startswith("terminus"):
+        # It ends with a call; else it was out of time or of turns.
         messages.append(hub.message("assistant", hub.Error(interruption=True)))
     native_id = trajectory.trajectory_id or trajectory.session_id
     if trajectory.continued is not None:  # this run has no end

@@ -106,7 +106,7 @@ def _run(log: _Log, value: dict[str, Any], path: str) -> hub.Run:
         [*_tools(events, value.get("attachments"), losses), *messages],
         native_id=sample.uuid or f"{native_id}/{sample.id}/{sample.epoch}",
         ended_at=next((time for time in times if time is not None), None),
-        ending="without_error" if sample.error is None and sample.limit is None else "failed",
+        ending="failed" if sample.error is not None else None if sample.limit is None else "cut_off",
         agent_id=evaluation.solver or evaluation.task,
         names=(evaluation.task, *([evaluation.solver] if evaluation.solver else [])),
         outcome=_outcome(sample.scores or {}, losses),

@@ -36,10 +36,12 @@ from knowledgepulse_convert.common.reading import (
     unwrap,
     without,
 )
+from knowledgepulse_convert.common.statuses import told_by
 from knowledgepulse_convert.common.text_calls import with_calls
 from knowledgepulse_convert.common.verdicts import Verdicts
 from knowledgepulse_convert.messages import openai
 from knowledgepulse_convert.messages.any_vendor import messages_of
+from knowledgepulse_schemas.trace import Ending
 
 _FIRST_VERSION = "mini-swe-agent-1"
 _FORMAT_ERROR = "FormatError"
@@ -101,8 +103,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
         for number, value in enumerate(trajectory.messages)
     ]
     in_texts = trajectory.trajectory_format == _FIRST_VERSION
-    if in_texts:
-        _read_texts(trajectory.messages, extras)
+    ending = _read_texts(trajectory.messages, extras) if in_texts else None
     messages = list(_split_task(_messages(trajectory.messages, extras, losses), trajectory.info))
     submission = (trajectory.info.submission or "").strip()
     if in_texts:  # it is the response to the last command
@@ -112,10 +113,18 @@ def _runs(document: Any) -> Iterator[hub.Run]:
     yield hub.Run(
         list(with_calls(messages, losses, among_calls=True)) if in_texts else messages,
         ended_at=parse_time(max((time for extra in extras for time in _times(extra)), default=None)),
-        ending="submitted" if trajectory.info.exit_status in (None, "", "Submitted") else "failed",
+        ending=_ending(trajectory.info.exit_status) or ending,
+        unverified=True,
         outcome=verdicts.outcome,
         losses=losses,
     )
+
+
+def _ending(exit_status: str | None) -> Ending | None:
+    """Return how a run ended, which a status tells as soon as there is one."""
+    if not exit_status:
+        return None
+    return "submitted" if exit_status == "Submitted" else told_by(exit_status) or "failed"
 
 
 def _is_plain(value: Any) -> bool:
@@ -133,12 +142,13 @@ def _commands(text: str) -> list[str]:
     return [element.content for element in elements(text, _COMMAND, "\n```") if element.closed]
 
 
-def _read_texts(values: list[dict[str, Any]], extras: list[_Extra]) -> None:
-    """Complete the extras with the commands and the exit statuses in the texts.
+def _read_texts(values: list[dict[str, Any]], extras: list[_Extra]) -> Ending | None:
+    """Complete the extras with the commands and the exit statuses in the texts, and return how the run ended.
 
     The output of the last command is the submission, without a status; elsewhere, such a command timed out. A
     text with more than one command, or none, is answered by an error.
     """
+    ending: Ending | None = None
     for number, (value, following) in enumerate(pairwise(values), start=1):
         if (value.get("role"), following.get("role")) != ("assistant", "user"):
             continue
@@ -148,8 +158,10 @@ def _read_texts(values: list[dict[str, Any]], extras: list[_Extra]) -> None:
             continue
         status = _STATUS.match(as_text(following.get("content")))
         timed_out = status is None and number + 1 < len(values)
+        ending = "submitted" if status is None and not timed_out else None
         extras[number - 1].actions = [_Action(command=commands[0])]
         extras[number].returncode = int(status[1]) if status else int(timed_out)
+    return ending
 
 
 def _times(extra: _Extra) -> Iterator[float]:

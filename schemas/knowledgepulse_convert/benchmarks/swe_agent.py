@@ -23,6 +23,10 @@ from knowledgepulse_convert.common.reading import (
 )
 from knowledgepulse_convert.common.verdicts import Verdicts
 from knowledgepulse_convert.messages import openai
+from knowledgepulse_schemas.trace import Ending
+
+_ENDINGS: dict[str | None, Ending | None] = {None: None, "": None, "submitted": "submitted"}
+"""The exits that were not forced, as those are by a limit or an error, with a submission or without one."""
 
 
 class _Turn(InputModel):
@@ -86,10 +90,15 @@ def _runs(document: Any) -> Iterator[hub.Run]:
         messages = [*_of_problem(log.replay_config), *_of_steps(steps)]
     _count_unsaid(steps, messages, losses)
     agents = [turn.agent for turn in log.history or () if turn.agent]
-    # An exit without a submission, or with one forced by an error, is a failure.
-    ending: hub.Ending = "submitted" if info.exit_status in (None, "submitted") else "failed"
     names = tuple(dict.fromkeys(name for name in [*agents[:1], log.environment] if name))
-    yield hub.Run(messages, ending=ending, names=names, outcome=verdicts.outcome, losses=losses)
+    yield hub.Run(
+        messages,
+        ending=_ENDINGS.get(info.exit_status, "cut_off"),
+        unverified=True,
+        names=names,
+        outcome=verdicts.outcome,
+        losses=losses,
+    )
 
 
 def _of_history(turns: list[_Turn], losses: Losses) -> Iterator[hub.Message]:

@@ -17,6 +17,7 @@ from knowledgepulse_convert.common.input_format import InputFormat, judged, of_r
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.reading import InputModel, parse_time, read_record
+from knowledgepulse_convert.common.statuses import told_by
 from knowledgepulse_convert.messages import openai
 
 _STOPPED = {"user_stop", "agent_stop"}
@@ -64,12 +65,12 @@ def _of_simulation(value: Any, path: str) -> hub.Run:
     simulation, losses = read_record(_Simulation, value, path)
     if simulation.messages is None:
         raise ConversionError(f"{simulation.id}: no messages; speech simulations are not supported")
-    stopped = simulation.termination_reason in (None, *_STOPPED)
+    reason = simulation.termination_reason
     return hub.Run(
         [message for message_item in simulation.messages for message in _messages(message_item, losses)],
         native_id=simulation.id,
         ended_at=parse_time(simulation.end_time),
-        ending="without_error" if stopped else "failed",
+        ending=None if reason in (None, *_STOPPED) else told_by(reason) or "failed",
         losses=losses,
     )
 

@@ -17,7 +17,8 @@ from typing import Any, Literal
 
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.losses import Losses
-from knowledgepulse_convert.common.words import words
+from knowledgepulse_convert.common.statuses import told_by
+from knowledgepulse_schemas.trace import Ending
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -34,13 +35,6 @@ ROLES: dict[str, Role] = {
     "function": "tool",
 }
 """The vendors' names of the four roles."""
-
-_CUT_OFF = words(
-    """
-    content_filter error length max_tokens model_context_window_exceeded model_length refusal safety
-    """
-)
-"""The vendors' finish reasons of an answer that was refused or cut off, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +75,17 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallResponse:
-    """A tool's response; ``failed`` only if the input flags it."""
+    """A tool's response; ``failed`` only if the input flags it.
+
+    ``is_answer``: whether the input states that it is the run's answer, as frameworks allow tools to give.
+    """
 
     response: str
     id: str | None = None
     name: str | None = None
     failed: bool = False
     mcp_server: str | None = None
+    is_answer: bool = False
 
     def __post_init__(self) -> None:
         """Treat an empty id as missing and split an MCP tool's name, as :class:`ToolCall` does."""
@@ -162,10 +160,6 @@ class RunOutcome:
         )
 
 
-Ending = Literal["without_error", "failed", "submitted"]
-"""How a run ended; ``submitted`` is a result that has not been verified."""
-
-
 @dataclass(slots=True)
 class Run:
     """One run of an agent.
@@ -175,7 +169,8 @@ class Run:
         native_id: The run's id in the input. Without one, the trace's id is derived from the content.
         parent_id: The native id of the run that started this one as a subagent.
         span: OpenTelemetry's trace id and span id of the root, in hexadecimal.
-        ending: How the run ended, judged by the input's structure alone.
+        ending: How the run ended, if the input states it; the messages tell it otherwise.
+        unverified: Whether its answer is a result that others have to check, such as a patch.
         agent_id: The agent's id or name in the input.
         names: Names of the agent, the service and the project, to look up in a domain map.
         models: The models that answered, in the order of their first answers.
@@ -190,7 +185,8 @@ class Run:
     parent_id: str | None = None
     span: tuple[str, str] | None = None
     ended_at: datetime | None = None
-    ending: Ending = "without_error"
+    ending: Ending | None = None
+    unverified: bool = False
     agent_id: str | None = None
     names: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
@@ -214,13 +210,13 @@ def without_example(role: Role, name: str | None, calls: Any) -> Role:
 
 
 def cut_off(finish_reason: Any) -> Iterator[Error]:
-    """Yield an interruption if an answer's finish reason says that it was refused or cut off."""
-    if isinstance(finish_reason, str) and finish_reason.lower() in _CUT_OFF:
-        yield Error(interruption=True)
+    """Yield an interruption if an answer's finish reason says that it was cut off, an error if it failed."""
+    if ending := told_by(finish_reason):
+        yield Error(interruption=ending == "cut_off")
 
 
 def end_of(finish_reason: Any) -> list[Message]:
-    """Return the message with the interruption that a finish reason tells; none for any other."""
+    """Return the message with what :func:`cut_off` yields; none for any other finish reason."""
     return [message("assistant", error) for error in cut_off(finish_reason)]
 
 

@@ -108,8 +108,7 @@ def judged(run_of: Callable[[Any, str], hub.Run], record: Any, path: str) -> hub
     verdicts = Verdicts(record)
     run = run_of(verdicts.rest, path)
     run.outcome = run.outcome.over(verdicts.outcome)
-    if run.ending == "without_error":
-        run.ending = verdicts.ending
+    run.ending = run.ending or verdicts.ending
     return run
 
 

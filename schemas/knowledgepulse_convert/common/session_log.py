@@ -219,15 +219,13 @@ class Transcript:
     def finish(self, *, ended: bool | None = None) -> hub.Run:
         """Return the run.
 
-        ``ended``: whether the agent had; if it is not recorded, it had unless a call or its response is last.
+        ``ended``: whether the agent had, if that is recorded; its messages tell it otherwise.
         """
-        if ended is None:
-            last = next(
-                (message for message in reversed(self.run.messages) if message.role != "system"), None
-            )
-            ended = last is None or not isinstance(last.parts[-1], hub.ToolCall | hub.ToolCallResponse)
-        if self.run.messages and not (ended and _CUT_LINE not in self.losses):
-            self.add("assistant", [hub.Error(interruption=True)])
+        if ended is False or _CUT_LINE in self.losses:
+            if self.run.messages:
+                self.add("assistant", [hub.Error(interruption=True)])
+        elif ended:
+            self.run.ending = self.run.ending or "answered"
         self._mark_failures()
         self._calls.clear()  # the run is in memory for longer
         return self.run
@@ -306,7 +304,7 @@ def requests_of(run: hub.Run) -> Iterator[hub.Run]:
             native_id=None if run.native_id is None else f"{run.native_id}/{number}",
             parent_id=run.parent_id or run.native_id,
             ended_at=run.ended_at if last or not times else max(times),
-            ending=run.ending if last else "without_error",
+            ending=run.ending if last else None,
             losses=run.losses if number == 1 else Losses(),
         )
 

@@ -20,6 +20,7 @@ from itertools import islice
 from typing import Any
 
 from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common.endings import ending_by
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import as_text, parse_json
 
@@ -84,8 +85,6 @@ _CALL_NAMES = ("name", "tool_name", "tool", "function_name", "function", "action
 _CALL_ARGUMENTS = ("arguments", "args", "parameters", "params", "tool_input", "action_input", "input")
 _LITERAL = 20_000
 """The most characters of a literal of Python, whose parser needs much more memory than JSON's."""
-_FINAL = {"finish", "submit"}
-"""Tools that end the run: only a text with the mark of a response answers them."""
 _RESPONSE_ENDS = ("</tool_response>", "</function_results>")
 
 
@@ -118,7 +117,7 @@ def with_calls(
             called = [part.name for part in parts if isinstance(part, hub.ToolCall)]
             called = [] if any(isinstance(part, hub.ToolCallResponse) for part in parts) else called
         elif message.role == "user" and called:
-            is_final = _FINAL.issuperset(called)
+            is_final = all(map(ending_by, called))  # then only a text with the mark of a response answers
             parts, called = tuple(_answered(part, is_final=is_final) for part in parts), []
         before = hub.Message(message.role, parts, message.at)
         yield before

@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from knowledgepulse_convert.common import boilerplate, hub
+from knowledgepulse_convert.common.endings import End, answer_in
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.exit_codes import written_exit_code
 from knowledgepulse_convert.common.losses import Losses
@@ -25,6 +26,7 @@ from knowledgepulse_convert.common.reading import parse_json, without
 from knowledgepulse_convert.common.text_calls import with_calls
 from knowledgepulse_schemas.trace import (
     CONTEXTS,
+    Ending,
     Metadata,
     PrivacyLevel,
     ReasoningTrace,
@@ -132,7 +134,8 @@ def to_trace(run: hub.Run, options: Options | None = None, usual_domain: str = "
     trace_id = trace_id_of(native_id)
     overrides = [options.outcomes[run_id] for run_id in (trace_id, native_id) if run_id in options.outcomes]
     outcome = reduce(hub.RunOutcome.over, [*overrides, run.outcome])
-    success, outcome_source = _success(run, outcome, failed_last=steps.failed or steps.interrupted)
+    ending = _ending(run, steps.end)
+    success, outcome_source = _success(ending, outcome)
     document = {
         "@context": CONTEXTS[0],
         "@type": "ReasoningTrace",
@@ -144,6 +147,7 @@ def to_trace(run: hub.Run, options: Options | None = None, usual_domain: str = "
             "visibility": options.visibility,
             "privacy_level": options.privacy_level,
             "framework": run.framework,
+            "ending": ending,
             "outcome_source": outcome_source,
             "confidence_source": "default" if outcome.confidence is None else "label",
             **_origin(run, native_id, options),
@@ -195,9 +199,9 @@ class _Steps:
         # for all, hardly any would.
         self.steps: list[bytes] = []
         self._content: list[bytes] | None = None if run.native_id else []  # for the hash
-        self.result = ""  # the last assistant text
-        # Whether the last failure, or the last interruption, has no agent step after it.
-        self.failed = self.interrupted = False
+        self.result = ""  # the last assistant text, or the answer in a call or a response
+        self.end = End()
+        self._failed = False  # whether the last failure has no agent step after it
         self._asked_at = 0  # number of steps before the objective
         self._has_call = False
         self._system: list[str] = []
@@ -228,6 +232,7 @@ class _Steps:
 
     def _add(self, message: hub.Message) -> None:
         for role, part in _joined(message):
+            self.end.add(role, part)
             match part:
                 case hub.Text():
                     self._add_text(role, part.content)
@@ -260,6 +265,7 @@ class _Steps:
 
     def _add_call(self, call: hub.ToolCall) -> None:
         self._has_call = True
+        self.result = answer_in(call) or self.result
         tool = self._tool(call.name, call.mcp_server)
         if call.id is not None:
             self._tools[call.id] = tool
@@ -284,7 +290,9 @@ class _Steps:
         if response.id is not None:
             step["tool_call_id"] = response.id
         self._put(step)
-        self.failed = self.failed or response.failed or written_exit_code(response.response) != 0
+        self._failed = self._failed or response.failed or written_exit_code(response.response) != 0
+        if response.is_answer:
+            self.result = response.response
 
     def _tool_of(self, response: hub.ToolCallResponse) -> Step | None:
         tool = self._tools.get(response.id or "")
@@ -302,10 +310,7 @@ class _Steps:
     def _add_error(self, error: hub.Error) -> None:
         if error.message.strip():
             self._put({"type": "observation", "content": error.message})
-        if error.interruption:
-            self.interrupted = True
-        else:
-            self.failed = True
+        self._failed = self._failed or not error.interruption
 
     def _add_thought(self, text: str) -> None:
         if text.strip():
@@ -313,9 +318,9 @@ class _Steps:
 
     def _add_own(self, step: Step) -> None:
         """Add a step of the agent; the first one after a failure is its recovery."""
-        if self.failed:
+        if self._failed:
             step["type"] = "error_recovery"
-        self.failed = self.interrupted = False
+        self._failed = False
         self._put(step)
 
     def _put(self, step: Step, position: int | None = None) -> None:
@@ -365,14 +370,18 @@ def _domain(run: hub.Run, domains: Mapping[str, str], usual: str) -> str:
     return next((domains[name] for name in names if name in domains), usual)
 
 
-def _success(run: hub.Run, outcome: hub.RunOutcome, *, failed_last: bool) -> tuple[bool, str]:
+def _ending(run: hub.Run, end: End) -> Ending:
+    ending = end.ending(run.ending)
+    return "submitted" if ending == "answered" and run.unverified else ending
+
+
+def _success(ending: Ending, outcome: hub.RunOutcome) -> tuple[bool, str]:
+    """Return whether a run succeeded, and who says so."""
     if outcome.success is not None:
         return outcome.success, "label"
-    if run.ending == "failed" or failed_last:
-        return False, "structural_failure"
-    if run.ending == "submitted":
-        return False, "unverified_submission"
-    return True, "ended_without_error"
+    if ending == "answered":
+        return True, "ended_without_error"
+    return False, "unverified_submission" if ending == "submitted" else "structural_failure"
 
 
 def _encodable(text: str) -> str:

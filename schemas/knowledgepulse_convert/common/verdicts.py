@@ -11,8 +11,10 @@ import re
 from math import nan
 from typing import Any
 
-from knowledgepulse_convert.common.hub import Ending, RunOutcome
+from knowledgepulse_convert.common.hub import RunOutcome
+from knowledgepulse_convert.common.statuses import told_by
 from knowledgepulse_convert.common.words import words
+from knowledgepulse_schemas.trace import Ending
 
 _LEVELS = 5
 """Levels of objects that are searched."""
@@ -47,22 +49,17 @@ _SCORES = words("acc accuracy em grade rate return score")
 """Names whose value says that the run failed only if it is 0, since their scales differ."""
 _ENDINGS: dict[str, Ending] = {
     **dict.fromkeys(["submit", "submitted"], "submitted"),
-    **dict.fromkeys(["", "finish", "ok", "stop", *_GOOD, *_ENDED], "without_error"),
+    **dict.fromkeys(["finish", "ok", "stop", *_GOOD, *_ENDED], "answered"),
 }
 """Exit statuses that name no failure."""
-_FAILED = words(
-    """
-    aborted cancelled crashed error errors exceeded failed failure incomplete interrupted killed length limit
-    max timed timeout truncated
-    """
-)
-"""Words that do, in a status or a reason of one word."""
 _REASONS = re.compile("(?:final|verification)?status|(?:exit|finish|stop|terminat(?:e|ion))reason")
 """Names of statuses and reasons."""
 _ERROR = re.compile(r"\w+(?:Error|Exception|Timeout)")
 """The name of an error, such as OpenThoughts' rows have for a result."""
-_EXCEPTIONS = words("error exception exceptioninfo failurereason iserror terminatedearly timedout")
+_EXCEPTIONS = words("error exception exceptioninfo failurereason iserror")
 """Names of what ended a run, if there is anything."""
+_LIMITS = words("terminatedearly timedout")
+"""Names of limits, if one was reached."""
 
 
 class Verdicts:
@@ -70,12 +67,12 @@ class Verdicts:
 
     Attributes:
         rest: The object without the members that are a verdict.
-        ending: How the run ended, by its exit status, which remains in the rest.
+        ending: How the run ended, if its exit status tells it, which remains in the rest.
     """
 
     def __init__(self, row: Any) -> None:
         self._found: list[bool] = []
-        self.ending: Ending = "without_error"
+        self.ending: Ending | None = None
         self.rest = self._without_verdicts(row, 0) if isinstance(row, dict) else row
 
     @property
@@ -99,17 +96,21 @@ class Verdicts:
 
     def _end(self, name: str, value: Any) -> None:
         status = value.strip() if isinstance(value, str) else None
-        if name == "exitstatus" and status is not None:
-            self.ending = _ENDINGS.get(status.lower(), "failed")
+        ending: Ending | None = None
+        if name == "exitstatus" and status:
+            ending = _ENDINGS.get(status.lower()) or told_by(status) or "failed"
         elif _REASONS.fullmatch(name) and status and not re.search(r"\s", status):
-            if not _FAILED.isdisjoint(word.lower() for word in _WORD.findall(status)):
-                self.ending = "failed"
+            ending = told_by(status)
+        elif name in _LIMITS and value:
+            ending = "cut_off"
         elif (
             (name in _EXCEPTIONS and value)
             or (name == "exitcode" and value not in (0, "0", None))
             or (name == "result" and _ERROR.fullmatch(status or ""))
         ):
-            self.ending = "failed"
+            ending = told_by(status) or "failed"
+        if ending is not None and self.ending not in ("failed", "cut_off"):  # which another does not mend
+            self.ending = ending
 
 
 def _verdict(before: list[str], name: str, value: Any) -> bool | None:

@@ -16,6 +16,7 @@ from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.exit_codes import exit_code_of
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import as_text, count_others, text_or_none, without
+from knowledgepulse_convert.common.statuses import is_failure
 from knowledgepulse_convert.common.words import words
 
 _TYPES = ("type", "part_kind", "kind", "block_type")
@@ -52,8 +53,6 @@ _SERVER = "mcp_server_name"
 _RESULTS = ("content", "result", "response", "output", "value", "text")
 _FAILED = ("is_error", "isError", "error", "tool_call_error")
 _STATES = ("success", "status", "outcome")
-_FAILURES = ("error", "failed", "retried", "denied")
-"""What a response's status or outcome may say of a failure."""
 
 
 def _with_type(block: dict[str, Any]) -> dict[str, Any]:
@@ -103,8 +102,8 @@ def is_failed(response: dict[str, Any]) -> bool:
     """Check for one of the usual flags of a failure."""
     return (
         response.get("success") is False
-        or response.get("status") == "error"
-        or response.get("outcome") in _FAILURES
+        or is_failure(response.get("status"))
+        or is_failure(response.get("outcome"))
         or exit_code_of(response) != 0
         or any(response.get(flag) not in (None, False, "") for flag in _FAILED)
     )
@@ -155,7 +154,7 @@ def _unwrapped(block: dict[str, Any], path: str, losses: Losses) -> dict[str, An
             count_others(run, {"status", "result", "error", "reason"}, f"{path}.run", losses)
             returned, problem = run.get("result"), run.get("error") or run.get("reason")
             exit_code = returned.get("exitCode") if isinstance(returned, dict) else None
-            failed = run.get("status") in ("error", "cancelled", "rejected-by-user") or bool(exit_code)
+            failed = is_failure(run.get("status")) or bool(exit_code)
             inner = {"type": "tool_result", "result": returned, "error": problem, "is_error": failed}
             inner["tool_use_id"] = call_id
         case _:

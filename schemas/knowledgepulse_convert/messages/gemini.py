@@ -12,11 +12,11 @@ from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import as_text, count_others, text_or_none, unwrap, without
+from knowledgepulse_convert.common.statuses import is_failure
 
 _MEDIA = {"inlineData", "inline_data", "fileData", "file_data", "thoughtSignature", "thought_signature"}
 """Members of parts that hold no text or call."""
 _RUNS_CODE = "code_execution"
-_FAILED = {"OUTCOME_FAILED", "OUTCOME_DEADLINE_EXCEEDED"}
 
 
 def recognises(value: Any) -> bool:
@@ -68,7 +68,7 @@ def _part(part: Any, path: str, losses: Losses) -> hub.Part | None:
             return hub.ToolCall(_RUNS_CODE, without(code, "id"), text_or_none(code.get("id")))
         case {"code_execution_result": dict(ran), **rest} | {"codeExecutionResult": dict(ran), **rest}:
             count_others(rest | ran, {"outcome", "output", "id"}, path, losses)
-            failed = as_text(ran.get("outcome")) in _FAILED
+            failed = is_failure(ran.get("outcome"))
             call_id = text_or_none(ran.get("id"))
             return hub.ToolCallResponse(as_text(ran.get("output")), call_id, _RUNS_CODE, failed=failed)
         case {"text": str(text), **rest}:

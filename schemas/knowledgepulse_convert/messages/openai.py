@@ -32,10 +32,10 @@ from knowledgepulse_convert.common.reading import (
     read_record,
     without,
 )
+from knowledgepulse_convert.common.statuses import is_failure, told_by
 from knowledgepulse_convert.messages.blocks import Block, contents_of, is_failed, text_of
 from knowledgepulse_convert.messages.definitions import definitions_of
 
-_UNFINISHED = {"failed", "incomplete", "cancelled"}
 _BESIDE = {"item_reference", "compaction", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response"}
 """Types of items that hold no message or call."""
 _TOOLS = ("function", "namespace")
@@ -170,8 +170,10 @@ def _run_of_record(document: Any, path: str) -> hub.Run:
             losses.add("choices[] after the first", other.message.content or other.finish_reason)
     if record.output is not None:
         messages += messages_of(record.output, "output", losses)
-    if record.error is not None or record.status in _UNFINISHED:
-        messages.append(hub.message("assistant", hub.Error(_error_text(record.error, "error", losses))))
+    ending = told_by(record.status)
+    if record.error is not None or ending:
+        problem = _error_text(record.error, "error", losses)
+        messages.append(hub.message("assistant", hub.Error(problem, interruption=ending == "cut_off")))
     ended = record.completed_at or record.created_at or record.created
     return hub.Run(messages, native_id=record.id, ended_at=parse_time(ended), losses=losses)
 
@@ -271,7 +273,7 @@ def _call(item: _Item, arguments: Any, results: list[Any], path: str, losses: Lo
 
 
 def _failed(item: _Item) -> bool:
-    return item.status in _UNFINISHED or bool(item.error) or _is_of_failed_command(parse_json(item.output))
+    return is_failure(item.status) or bool(item.error) or _is_of_failed_command(parse_json(item.output))
 
 
 def _is_of_failed_command(output: Any) -> bool:

@@ -16,6 +16,7 @@ from knowledgepulse_convert.common.input_format import InputFormat, of_records
 from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.reading import CamelModel, as_text, count_unread, read
 from knowledgepulse_convert.common.session_log import Transcript
+from knowledgepulse_convert.common.statuses import told_by
 from knowledgepulse_convert.messages import gemini
 
 _USER = "user"
@@ -79,7 +80,8 @@ def _errors(event: _Event) -> list[hub.Error]:
     if event.interrupted:
         return [hub.Error(interruption=True)]
     if event.error_code or event.error_message:
-        return [hub.Error(event.error_message or event.error_code or "")]
+        message = event.error_message or event.error_code or ""
+        return [hub.Error(message, interruption=told_by(event.error_code) == "cut_off")]
     return list(hub.cut_off(event.finish_reason))
 
 

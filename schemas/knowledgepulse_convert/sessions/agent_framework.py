@@ -16,5 +16,4 @@ FORMAT = Table(
     lines=(Line(_MESSAGE, at("role", "value"), at("contents"), stop=(at("finish_reason"),)),),
     time=(),
     within=("messages",),
-    ended=True,
 )

@@ -18,6 +18,5 @@ FORMAT = Table(
     ),
     within=("messages",),
     known=(at("messageId"),),
-    ended=True,
     coding_agent=True,
 )

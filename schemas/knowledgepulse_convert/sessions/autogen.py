@@ -29,6 +29,5 @@ FORMAT = Table(
     ),
     within=("messages",),
     known=(at("source"), at("type")),
-    ended=True,
     unrecorded=("finish reasons",),
 )

@@ -52,14 +52,14 @@ class _History(InputModel):
 
 def _run_of(document: Any, path: str) -> hub.Run:
     log, losses = read_record(_History, document, path)
-    run = hub.Run([], ending="failed", losses=losses)
+    run = hub.Run([], ending="cut_off", losses=losses)
     for step in log.history:
         losses.add("history[].state", step.state)
         run.messages += _messages(step, losses)
         run.ended_at = parse_time(step.metadata and step.metadata.step_end_time) or run.ended_at
         for result in step.result:
             if result.is_done:
-                run.ending, run.outcome = "without_error", hub.RunOutcome(result.success)
+                run.ending, run.outcome = "answered", hub.RunOutcome(result.success)
     return run
 
 

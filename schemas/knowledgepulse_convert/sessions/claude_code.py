@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import Field
 
 from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common.endings import ending_by
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, of_session
 from knowledgepulse_convert.common.reading import InputModel, count_others, count_unread, read
@@ -46,8 +47,6 @@ _ORDER = re.compile(r"\s*<command-name>.*<command-args>\s*[^\s<]", re.DOTALL)
 """A built-in command with arguments, such as /goal: a request, if the session has no other."""
 _SYNTHETIC = "<synthetic>"
 """The model of texts that Claude Code itself adds to the agent's, such as "No response requested."."""
-_PLAN = "ExitPlanMode"
-"""The tool that presents a plan to the user."""
 _BOOKKEEPING = words(
     """
     system summary attachment progress file-history-snapshot queue-operation last-prompt custom-title ai-title
@@ -289,7 +288,7 @@ def _finished(transcript: Transcript, *, ended: bool | None) -> hub.Run:
 def _plan_of(message: hub.Message) -> tuple[str | None, str] | None:
     """Return the id and the plan of a message's last part, if that presents one."""
     match message.parts[-1:]:
-        case (hub.ToolCall(name=name, arguments={"plan": str(plan)}, id=call_id),) if name == _PLAN:
+        case (hub.ToolCall(name=name, arguments={"plan": str(plan)}, id=call_id),) if ending_by(name):
             return call_id, plan
     return None
 

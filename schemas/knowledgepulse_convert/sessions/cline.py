@@ -19,6 +19,7 @@ from typing import Any
 
 from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.elements import elements, outside
+from knowledgepulse_convert.common.endings import answer_in
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat
 from knowledgepulse_convert.common.reading import as_text, count_others, unwrap
@@ -36,8 +37,6 @@ _SAID = re.compile(r"<(task|user_message|feedback|answer)>\n?")
 _INPUT = "<user_input"
 """How the user's texts begin in a session; others are the program's."""
 _ROLES: tuple[hub.Role, ...] = ("tool", "system", "user")
-_ANSWERS = {"attempt_completion": "result", "plan_mode_respond": "response"}
-"""The tools that talk to the user, with the member of their input that holds the text."""
 
 
 def _recognises(document: Any) -> bool:
@@ -102,12 +101,13 @@ class _Task:
             self.transcript.add(role, [part for role_of_part, part in answered if role_of_part == role], at)
 
     def _said(self, part: hub.Part) -> hub.Part:
-        """Return the text of a call that only talks to the user; any other part unchanged."""
-        member = _ANSWERS.get(part.name) if isinstance(part, hub.ToolCall) else None
-        if not isinstance(part, hub.ToolCall) or member is None or not isinstance(part.arguments, dict):
+        """Return the text of a call that only gives the user an answer; any other part unchanged."""
+        if not isinstance(part, hub.ToolCall) or not (answer := answer_in(part)):
             return part
-        count_others(part.arguments, {member}, f"[].content[].input of {part.name}", self.transcript.losses)
-        return hub.Text(as_text(part.arguments.get(member)))
+        given = part.arguments if isinstance(part.arguments, dict) else {}
+        told = {name for name, value in given.items() if value == answer}
+        count_others(given, told, f"[].content[].input of {part.name}", self.transcript.losses)
+        return hub.Text(answer)
 
     def _answered(self, parts: tuple[hub.Part, ...]) -> Iterator[tuple[hub.Role, hub.Part]]:
         """Yield the parts of a user's message: answers to calls, notices and what the user said."""

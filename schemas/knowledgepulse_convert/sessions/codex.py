@@ -29,6 +29,7 @@ from knowledgepulse_convert.common.reading import (
     without,
 )
 from knowledgepulse_convert.common.session_log import Reader, project_of
+from knowledgepulse_convert.common.statuses import is_failure
 from knowledgepulse_convert.common.words import words
 from knowledgepulse_convert.messages import openai
 
@@ -323,7 +324,7 @@ def _has_failed(event: dict[str, Any]) -> bool:
     match event.get("result"):
         case {"Err": _} | {"Ok": {"isError": True}} | {"isError": True}:
             return True
-    if event.get("status") in ("failed", "declined") or event.get("error"):
+    if is_failure(event.get("status")) or event.get("error"):
         return True
     return bool(event.get("exit_code")) or event.get("success") is False
 

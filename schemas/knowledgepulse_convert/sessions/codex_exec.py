@@ -16,6 +16,7 @@ from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import at
 from knowledgepulse_convert.common.reading import as_text, count_others, text_or_none
+from knowledgepulse_convert.common.statuses import is_failure
 from knowledgepulse_convert.messages.blocks import Parts, text_of
 from knowledgepulse_convert.sessions.table import Line, Table, Texts
 
@@ -31,7 +32,6 @@ _READ = {
     *("id", "type", "tool", "server", "arguments", "status", "exit_code", "aggregated_output"),
     *("result", "error"),
 }
-_FAILED = {"failed", "declined"}
 
 
 def _called(item: dict[str, Any], path: str, losses: Losses) -> hub.ToolCall:
@@ -56,7 +56,7 @@ def _completed_call(item: dict[str, Any], path: str, losses: Losses, _kind: str 
     """Yield a call and its response; the stream has no results of searches."""
     call, result, error = _called(item, path, losses), item.get("result"), item.get("error")
     yield None, call
-    failed = as_text(item.get("status")) in _FAILED or bool(item.get("exit_code")) or error is not None
+    failed = is_failure(item.get("status")) or bool(item.get("exit_code")) or error is not None
     if isinstance(error, dict):
         count_others(error, {"message"}, f"{path}.error", losses)
         error = error.get("message")

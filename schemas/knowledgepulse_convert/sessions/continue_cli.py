@@ -14,10 +14,10 @@ from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import at
 from knowledgepulse_convert.common.reading import count_others
+from knowledgepulse_convert.common.statuses import is_failure
 from knowledgepulse_convert.messages.blocks import Parts, parts_of, text_of
 from knowledgepulse_convert.sessions.table import Line, Table, Texts
 
-_FAILED = {"errored", "canceled"}
 _REPEATED = ("toolCall", "parsedArgs")
 """Members of a result that tell its call again."""
 
@@ -37,7 +37,7 @@ def _parts(value: Any, path: str, losses: Losses, _kind: str = "") -> Parts:
                     {"type": "text", **block} if isinstance(block, dict) else block for block in outputs
                 ]
                 text = text_of(blocks, f"{path}.output[]", losses)
-                yield "tool", hub.ToolCallResponse(text, call_id, failed=status in _FAILED)
+                yield "tool", hub.ToolCallResponse(text, call_id, failed=is_failure(status))
             case _:
                 yield from parts_of(block, path, losses)
 

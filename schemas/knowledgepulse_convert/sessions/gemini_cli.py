@@ -28,6 +28,7 @@ from knowledgepulse_convert.common.reading import (
     read,
 )
 from knowledgepulse_convert.common.session_log import TAKEN_BACK, Reader
+from knowledgepulse_convert.common.statuses import is_failure
 from knowledgepulse_convert.messages import gemini
 
 _Turn = tuple[hub.Role, tuple[hub.Part, ...], Any]
@@ -38,7 +39,6 @@ _NOTICES = ("/", "?", "<session_context>", "<hook_context>")
 """How texts begin that Gemini CLI does not send as requests."""
 _NOTES = {"info", "warning"}
 """Types of messages from the program to the user."""
-_FAILED = {"error", "cancelled"}
 
 
 class _Thought(InputModel):
@@ -171,11 +171,11 @@ def _turns_of(message: _Message, losses: Losses) -> Iterator[_Turn]:
 
 
 def _responses(call: _Call, time: Any, losses: Losses) -> Iterator[_Turn]:
-    if call.result is None and call.status not in _FAILED:
+    if call.result is None and not is_failure(call.status):
         return
     values = call.result if isinstance(call.result, list) else [call.result]
     texts = [text for value in values if (text := _response_text(value, losses))]
-    response = hub.ToolCallResponse("\n".join(texts), call.id, call.name, failed=call.status in _FAILED)
+    response = hub.ToolCallResponse("\n".join(texts), call.id, call.name, failed=is_failure(call.status))
     yield "tool", (response,), time
 
 

@@ -16,6 +16,5 @@ FORMAT = Table(
     lines=(Line(SPOKEN, at("role"), at("content"), stop=(at("finish_reason"),)),),
     time=(at("created"),),
     within=("conversation", "messages"),
-    ended=True,
     coding_agent=True,
 )

@@ -10,7 +10,6 @@ Compared with: runs of 0.35.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -52,9 +51,6 @@ def _said(value: Any, _path: str, losses: Losses, _kind: str = "") -> Parts:
             losses.add_unknown(UNREAD, text[start:end], {"text": text})
 
 
-_TOOL = at("metadata", "tool")
-_RESULT = Line({"role": "system", _TOOL: str}, "tool", Block("tool_result"))
-
 FORMAT = Table(
     "gptme",
     __doc__,
@@ -64,8 +60,7 @@ FORMAT = Table(
         {"role": "system", "content": str, "timestamp": str, "call_id": str},
     ),
     lines=(
-        replace(_RESULT, where={**_RESULT.where, _TOOL: "complete"}, ended=True),
-        _RESULT,
+        Line({"role": "system", at("metadata", "tool"): str}, "tool", Block("tool_result")),
         Line({"role": "system", "content": "Interrupted by user"}, error=_CONTENT, stop=(_CONTENT,)),
         Line({"role": "system"}, "system", _CONTENT),
         Line({"role": "user", "content": ("<system>",)}, "system", _CONTENT),

@@ -16,5 +16,4 @@ FORMAT = Table(
     lines=(Line(_MESSAGE, at("role"), at("content"), stop=(at("finish_reason"),)),),
     time=(),
     within=(),
-    ended=True,
 )

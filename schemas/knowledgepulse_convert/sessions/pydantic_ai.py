@@ -16,5 +16,4 @@ FORMAT = Table(
     lines=(Line(_MESSAGE, at("kind"), at("parts"), stop=(at("finish_reason"),)),),
     time=(at("timestamp"),),
     within=(),
-    ended=True,
 )

@@ -16,5 +16,4 @@ FORMAT = Table(
     lines=(Line(_MESSAGE, at("from"), at("value"), stop=(at("finish_reason"),)),),
     time=(),
     within=("conversations",),
-    ended=True,
 )

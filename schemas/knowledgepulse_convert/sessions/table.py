@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.losses import Losses
@@ -147,7 +147,7 @@ class Table:
         time: Where a line's time is; of several, the last one that it has.
         id: Where the session's id is, if each line may have it; of a record, ``id`` by default.
         known: Where lines say nothing of the run.
-        ended: False for a stream that an event ends; True where a call may be last.
+        ended: False for a stream that an event ends.
         within: The members of a record that may hold messages; none for a list alone, None for lines.
         only_lines: A list of these lines is another format.
         coding_agent: Whether its program is a coding agent.
@@ -164,7 +164,7 @@ class Table:
     time: tuple[Path, ...] = (_TIMESTAMP,)
     id: Path | None = None
     known: tuple[Path, ...] = ()
-    ended: bool | None = None
+    ended: Literal[False] | None = None
     within: tuple[str, ...] | None = None
     only_lines: bool = False
     coding_agent: bool = False

@@ -16,14 +16,13 @@ from knowledgepulse_convert.common.input_format import InputFormat, are_all, jud
 from knowledgepulse_convert.common.pattern import Path, at
 from knowledgepulse_convert.common.reading import as_text, count_others, each, unwrap
 from knowledgepulse_convert.common.session_log import ANOTHER_FORM, Reader
+from knowledgepulse_convert.common.statuses import told_by
 from knowledgepulse_convert.messages.any_vendor import messages_of
 from knowledgepulse_convert.messages.blocks import Parts
 from knowledgepulse_convert.messages.definitions import definitions_of
 from knowledgepulse_convert.sessions.table import ROLES, Block, Line, Table, Texts, VendorMessage
 
 _ENDED = {"completion", "success", "completed", "end_turn", "stop"}
-_INTERRUPTED = {"abort", "aborted", "cancelled", "MessageAbortedError", "Interrupted by user"}
-_FAILED = {"error", "failed", "turn.failed"}
 _VERDICTS = {"satisfied": True, "needs_revision": False, "max_iterations_reached": False, "failed": False}
 _SECONDS = 1e11
 """Numbers above are times in milliseconds."""
@@ -230,14 +229,9 @@ def _problem(line: Line, value: dict[str, Any]) -> Iterator[hub.Error]:
     message = line.error and line.error.of(value)
     if message is None and not line.stop:
         return
-    reasons = [as_text(path.of(value)) for path in line.stop or (_STATUS,)]
-    if not _INTERRUPTED.isdisjoint(reasons):
-        yield hub.Error(as_text(message), interruption=True)
-    elif message is not None or not _FAILED.isdisjoint(reasons):
-        yield hub.Error(as_text(message))
-    else:
-        for reason in reasons:
-            yield from hub.cut_off(reason)
+    endings = [told_by(path.of(value)) for path in line.stop or (_STATUS,)]
+    if message is not None or any(endings):
+        yield hub.Error(as_text(message), interruption="cut_off" in endings)
 
 
 def _squeezed(text: str) -> str:

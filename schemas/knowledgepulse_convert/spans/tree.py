@@ -17,6 +17,7 @@ from operator import itemgetter
 from typing import Any
 
 from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common.endings import End
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import parse_time
@@ -27,6 +28,7 @@ from knowledgepulse_convert.spans.conversation import (
     hands_over,
     like,
 )
+from knowledgepulse_schemas.trace import Ending
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRACE_ID = re.compile("(?!0+$)[0-9a-f]{15,32}")
@@ -37,8 +39,6 @@ _REASON = re.compile("[hp](?:_r|R)eason")
 _CALLED = re.compile(r"reasons?\W+tool[_-]?(?:calls?|use)\b", re.IGNORECASE)
 """A finish reason that says that the model made calls."""
 _IS_ERROR = re.compile(r"error\\*[\"']?[:=] ?(?:true|false)", re.IGNORECASE)
-_ANSWERING = ("final_result", "final_answer")
-"""How the names of calls begin that give an answer in Pydantic AI and smolagents."""
 NO_CONTENT = (
     "no message content was recorded, and a trace without it would be scored as empty; enable content "
     "capture in the instrumentation, for example with OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT, or "
@@ -260,7 +260,7 @@ class _Tree:
             native_id=f"{root.trace_id}/{root.id}",
             span=_span_of(root),
             ended_at=_datetime(root.end),
-            ending="failed" if root.error is not None or _is_cut_off(nodes, messages) else "without_error",
+            ending=_ending(root, nodes),
             agent_id=root.agent_id,
             unasked=None if has_texts or not any(node.silent for node in nodes) else problem,
             names=root.names if root.agent else _names(root, nodes),
@@ -278,7 +278,7 @@ class _Tree:
         if isinstance(root.event, ModelCall) and not any(map(_has_output, events)):
             events.append(ModelCall(root.event.output))  # which may repeat calls
         messages = conversation(events, _earlier_runs(events, losses), losses)
-        if not _has_answer(messages):
+        if messages and End.of(messages).is_open:
             messages += _untold(_returned(root), messages)
         transcript = hub.transcript_of(messages)
         for node in nodes:
@@ -450,11 +450,13 @@ def _asks(event: ModelCall | ToolRun | hub.Error) -> bool:
     return isinstance(event, ModelCall) and _has_user([*event.input, *event.output])
 
 
-def _is_cut_off(nodes: list[Node], messages: list[hub.Message]) -> bool:
-    """Check for a run that ends with a call or its response, unless its last answer was not recorded."""
+def _ending(root: Node, nodes: list[Node]) -> Ending | None:
+    """Return how a run ended, if its messages do not tell it: with an answer that was not recorded."""
+    if root.error is not None:
+        return "failed"
     silent = [node for node in nodes if node.silent]
     is_told = any(_has_output(node.event) for node in nodes if node.event)
-    return not _has_answer(messages) and (is_told or not silent or silent[-1].tells(_CALLED))
+    return "answered" if silent and not is_told and not silent[-1].tells(_CALLED) else None
 
 
 def _unrecorded(nodes: list[Node], messages: list[hub.Message]) -> Iterator[str]:
@@ -480,16 +482,6 @@ def _has_arguments(message: hub.Message) -> bool:
     """Check for a call's arguments; some are recorded without content, too."""
     calls = (part for part in message.parts if isinstance(part, hub.ToolCall))
     return any(call.arguments not in (None, "", {}) for call in calls)
-
-
-def _has_answer(messages: list[hub.Message]) -> bool:
-    """Check whether a conversation ends otherwise than with a response, or a call that is no answer."""
-    parts = ((message.role, part) for message in reversed(messages) for part in reversed(message.parts))
-    asked = ("user", hub.Text)
-    last = next((part for role, part in parts if part != hub.Text("") and (role, type(part)) != asked), None)
-    if isinstance(last, hub.ToolCall):
-        return last.name.startswith(_ANSWERING)
-    return not isinstance(last, hub.ToolCallResponse)
 
 
 def _returned(node: Node) -> Sequence[hub.Message]:
