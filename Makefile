@@ -106,7 +106,7 @@ simulate: $(VENV)/.test ## play histories on simulated brokers, on all cores; SE
 .PHONY: fuzz
 fuzz: $(VENV)/.test ## try properties on random examples, and commands on mutated files; SECONDS=600 for ten minutes each
 	$(PYTEST) -m 'hypothesis and not reference' --hypothesis-profile search
-	FUZZ_SECONDS=$(SECONDS) $(BIN)/pytest -q tests/unit/test_fuzz.py
+	FUZZ_SECONDS=$(SECONDS) $(BIN)/pytest -q tests/unit/test_fuzz.py tests/unit/knowledgepulse_worker/records/test_scanned_traces.py
 
 .PHONY: lint
 lint: $(VENV)/.test ## check style, imports and types
@@ -201,11 +201,6 @@ clients-check: $(VENV)/.test ## run Kafka clients on a real broker, and keep wha
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	PYTHONPATH=tests $(BIN)/python -m clients $(ARGS)
 
-.PHONY: interoperability-check
-interoperability-check: $(VENV)/.test ## run what stands beside a worker: schema registries, Connect, other brokers; takes Java 17, Maven, jq; ARGS="schema_registry" selects
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
-	PYTHONPATH=tests $(BIN)/python -m interoperability $(ARGS)
-
 TRAINERS := $(VENV)/trainers
 TRAINER_ENVIRONMENTS := $(addprefix $(TRAINERS)/,$(basename $(notdir $(wildcard tests/trainers/*.txt))))
 
@@ -254,7 +249,7 @@ clean: ## remove the virtual environment and the tools' caches
 # hash, those that build the worker included, and pip resolves nothing. Python compiles what is imported; compiling all packages
 # takes pip a third of its time.
 PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile --no-deps
-$(VENV)/.%: requirements/%.txt pyproject.toml deploy/build.txt deploy/weights.txt worker/hatch_build.py worker/knowledgepulse_bert/encoder.c worker/knowledgepulse_worker/embedding/words.c
+$(VENV)/.%: requirements/%.txt pyproject.toml deploy/build.txt deploy/weights.txt worker/hatch_build.py $(wildcard worker/*/*.c worker/*/*/*.c)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, this is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing requirements/$*.txt into $(VENV), $(SIZE_$*)."

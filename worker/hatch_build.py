@@ -1,6 +1,6 @@
 """Compiles what is written in C into the wheel, where there is a C compiler.
 
-Without one, or on another processor, the model runs in float32, and Python embeds by words.
+Without one, or on another processor, the model runs in float32, and Python does the rest, in more time.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ENCODER, WORDS = "worker/knowledgepulse_bert/encoder.c", "worker/knowledgepulse_worker/embedding/words.c"
+SCAN = "worker/knowledgepulse_worker/records/scan.c"
 LIBRARIES = {
     "worker/knowledgepulse_bert/avx2.so": (ENCODER, "-march=haswell"),
     "worker/knowledgepulse_bert/avx512vnni.so": (ENCODER, "-march=cascadelake"),
     "worker/knowledgepulse_worker/embedding/words.so": (WORDS, "-march=k8"),
+    "worker/knowledgepulse_worker/records/scan.so": (SCAN, "-march=k8"),
 }
 """The source and the instructions of each library. All are compiled on every machine, so wheels are equal.
 
@@ -40,9 +42,7 @@ class LibrariesBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         try:
             self._compile(shlex.split(os.environ.get("CC", "cc")))
         except (OSError, subprocess.CalledProcessError) as error:
-            self.app.display_warning(
-                f"The model will run in float32, and lexical vectors take longer: {error}"
-            )
+            self.app.display_warning(f"The model will run in float32, and traces take longer: {error}")
             return
         build_data["artifacts"] += [f"/{name}" for name in LIBRARIES]
         build_data["pure_python"] = False

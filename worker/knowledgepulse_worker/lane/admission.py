@@ -101,14 +101,14 @@ class Admission:
             return UndecodableRecord(record, taken_at, bounded_failure(error.reason, error))
         finally:
             self._metrics.stage("decode", time.monotonic() - started)
-        return DecodedRecord(record, taken_at, decoded.trace, decoded.score_place, embedding=None)
+        return DecodedRecord(record, taken_at, decoded, embedding=None)
 
     async def request_embedding(self, taken: TakenRecord) -> TakenRecord:
         """Return a record with its embedding, once the batcher accepts its text; others as they are."""
         if not isinstance(taken, DecodedRecord) or self._batcher is None:
             return taken
         embedding = await self._batcher.submit(self._text_of(taken.trace))
-        return DecodedRecord(taken.record, taken.taken_at, taken.trace, taken.score_place, embedding)
+        return DecodedRecord(taken.record, taken.taken_at, taken.decoded, embedding)
 
     def _obstacle(self, record: RawRecord) -> Failure | None:
         """Return why a record can only become a dead letter, whatever its value."""

@@ -63,17 +63,17 @@ class RecordScorer:
 
         An unexpected error turns only this record into a dead letter.
         """
-        record, trace, policy = taken.record, taken.trace, in_force.policy
+        record, trace, policy = taken.record, taken.decoded.scorable, in_force.policy
         embedded = None if taken.embedding is None else taken.embedding.result()
         vector = None if embedded is None else embedded.vector
         started = time.monotonic()
         counts = None
         try:
             if reading := in_force.reading:
-                buckets = None if embedded is None else embedded.buckets
+                buckets, whole = None if embedded is None else embedded.buckets, taken.trace
                 if reading is Reading.WORDS and buckets is None:
-                    buckets = word_buckets(trace)
-                counts = count_trace(trace, buckets=buckets)
+                    buckets = word_buckets(whole)
+                counts = count_trace(whole, buckets=buckets)
             at = record.timestamp_ms / 1000
             score = score_and_add(trace, vector, self._state, policy, at=at, counts=counts)
         except Exception as error:
@@ -133,9 +133,7 @@ def _outcome(
         taken.record, taken.taken_at, entry, score=score, embedded=embedded, counts=counts
     )
     if isinstance(taken, DecodedRecord):
-        trace = taken.trace
-        outcome.metadata, outcome.objective = trace.metadata, trace.task.objective
-        outcome.confidence, outcome.score_place = trace.outcome.confidence, taken.score_place
+        outcome.trace, outcome.score_place = taken.decoded.scorable, taken.decoded.score_place
     return outcome
 
 

@@ -82,9 +82,10 @@ class Reporter:
                 score=score,
                 failure=entry.failure,
                 trace_id=entry.trace_id,
-                objective=outcome.objective,
+                objective=None if outcome.trace is None else outcome.trace.objective,
             )
-        elif score is not None and (metadata := outcome.metadata) is not None:
+        elif score is not None and (trace := outcome.trace) is not None:
+            metadata = trace.metadata
             in_force = self._shadow.in_force
             counts, reading = outcome.counts, in_force.reading
             if reading > reading_of(counts):
@@ -96,14 +97,14 @@ class Reporter:
                 visibility=metadata.visibility,
                 privacy_level=metadata.privacy_level,
                 success=metadata.success,
-                confidence=outcome.confidence,
+                confidence=trace.confidence,
                 score=score,
                 policy=entry.policy,
                 counts=counts,
             )
             if (shadow := self._shadow.add(decided)) is not None:
                 self._metrics.policy.compared(score.decision, shadow.decision)
-            self._metrics.recent.detailed(decided, in_force.known(entry.policy or ""), outcome.objective)
+            self._metrics.recent.detailed(decided, in_force.known(entry.policy or ""), trace.objective)
 
     def _report_output(self, outcome: RecordOutcome) -> None:
         if (output := outcome.output) is None:
@@ -133,9 +134,10 @@ class Reporter:
 
 def _published(outcome: RecordOutcome) -> PublishedTrace | None:
     """Return what is counted of a published trace; None of a dead letter."""
-    score, metadata = outcome.score, outcome.metadata
-    if outcome.entry.failure is not None or score is None or metadata is None:
+    score, trace = outcome.score, outcome.trace
+    if outcome.entry.failure is not None or score is None or trace is None:
         return None
+    metadata = trace.metadata
     return PublishedTrace(score, metadata.agent_id, metadata.framework, metadata.task_domain)
 
 

@@ -12,11 +12,11 @@ import msgspec
 
 from knowledgepulse_kafka.records import OutputRecord, RawRecord
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_schemas.trace import Metadata
 from knowledgepulse_worker.embedding.batcher import EmbeddedText
+from knowledgepulse_worker.records.decode import ScorableTrace, decode_trace
 from knowledgepulse_worker.records.ledger_records import Entry, Failure
 from knowledgepulse_worker.records.valid_traces import Range
-from knowledgepulse_worker.scoring import AddedScore, Counts, Score
+from knowledgepulse_worker.scoring import AddedScore, Counts, Scorable, Score
 
 
 class UndecodableRecord(msgspec.Struct, frozen=True):
@@ -33,9 +33,14 @@ class DecodedRecord(msgspec.Struct, frozen=True):
 
     record: RawRecord
     taken_at: float
-    trace: ReasoningTrace
-    score_place: Range | None
+    decoded: ScorableTrace
     embedding: asyncio.Future[EmbeddedText] | None
+
+    @property
+    def trace(self) -> ReasoningTrace:
+        """The members that the schema names, which are decoded now if they were only checked."""
+        value = self.record.value or b""
+        return self.decoded.trace or decode_trace(value, len(value))
 
     @property
     def is_ready(self) -> bool:
@@ -58,9 +63,7 @@ class RecordOutcome:
         record: the raw record.
         taken_at: when it was taken (``time.monotonic``).
         entry: the outcome.
-        metadata: the trace's metadata; None if it could not be decoded.
-        objective: the trace's objective; None if it could not be decoded.
-        confidence: the agent's confidence; 0 if the trace could not be decoded.
+        trace: what is read of the trace; None if it could not be decoded.
         score: the score; None for an unscored record.
         score_place: where the record's value has the score; None if that is unknown.
         added: the score among the last ones of its domain; None if a share did not rank it.
@@ -76,9 +79,7 @@ class RecordOutcome:
     record: RawRecord
     taken_at: float
     entry: Entry
-    metadata: Metadata | None = None
-    objective: str | None = None
-    confidence: float = 0.0
+    trace: Scorable | None = None
     score: Score | None = None
     score_place: Range | None = None
     added: AddedScore | None = None

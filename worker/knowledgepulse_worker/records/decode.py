@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from types import GenericAlias, NoneType, UnionType
-from typing import Any, TypedDict, TypeVar, Union, get_args, get_origin
+from typing import Any, NamedTuple, TypedDict, TypeVar, Union, get_args, get_origin
 
 import msgspec
 import numpy as np
@@ -21,6 +21,7 @@ from knowledgepulse_kafka.records import RawRecord, is_utf8
 from knowledgepulse_schemas import Entity, ReasoningTrace, Relationship, Step, ToolDefinition
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
+from knowledgepulse_worker.records.scanned_traces import scan
 from knowledgepulse_worker.records.valid_traces import (
     ESCAPED_LETTER,
     METADATA,
@@ -29,6 +30,7 @@ from knowledgepulse_worker.records.valid_traces import (
     ValidTrace,
     valid_trace,
 )
+from knowledgepulse_worker.scoring import Scorable, scorable
 
 Members = TypeVar("Members", bound=msgspec.Struct)
 Validated = TypeVar("Validated")
@@ -162,13 +164,23 @@ def check_readable(record: RawRecord) -> None:
             raise InvalidRecordError("invalid_headers", f"the name of header {index} is not UTF-8")
 
 
+class ScorableTrace(NamedTuple):
+    """A trace that can be scored.
+
+    Attributes:
+        scorable: what is read of it when it is scored and reported.
+        score_place: where the value has the score; empty, where it may be inserted, if it has none; None if
+            it takes a parser to find.
+        trace: the members that the schema names; None if they were only checked.
+    """
+
+    scorable: Scorable
+    score_place: Range | None
+    trace: ReasoningTrace | None = None
+
+
 def decode_trace(value: bytes | None, max_bytes: int) -> ReasoningTrace:
-    """Decode a raw trace; see :func:`decode_scorable`."""
-    return decode_scorable(value, max_bytes).trace
-
-
-def decode_scorable(value: bytes | None, max_bytes: int) -> ValidTrace:
-    """Decode a raw trace, and tell where its score has its place.
+    """Decode a raw trace.
 
     An escaped lone surrogate is read as U+FFFD; this affects neither score nor output.
 
@@ -182,12 +194,29 @@ def decode_scorable(value: bytes | None, max_bytes: int) -> ValidTrace:
     Raises:
         InvalidRecordError: ``empty``, ``too_large``, ``not_json`` (RFC 8259) or ``invalid_trace``.
     """
+    return _decode(_checked(value, max_bytes)).trace
+
+
+def decode_scorable(value: bytes | None, max_bytes: int) -> ScorableTrace:
+    """Read what a score takes of a raw trace; see :func:`decode_trace` for what is accepted."""
+    value = _checked(value, max_bytes)
+    if (scanned := scan(value)) is not None:
+        return ScorableTrace(*scanned)
+    trace, score_place = _decode(value)
+    return ScorableTrace(scorable(trace), score_place, trace)
+
+
+def _checked(value: bytes | None, max_bytes: int) -> bytes:
     if not value:
         raise InvalidRecordError("empty", "the record has no value")
     if len(value) > max_bytes:
         raise InvalidRecordError(
             "too_large", f"the value has {len(value)} bytes, limits.trace_bytes is {max_bytes}"
         )
+    return value
+
+
+def _decode(value: bytes) -> ValidTrace:
     # There are too few brackets for deep nesting in most traces.
     if value.count(b"{") + value.count(b"[") > _MAX_DEPTH:
         _require_shallow(value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import fields, is_dataclass
 from types import GenericAlias, NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, TypeAlias, Union, cast, get_args, get_origin
 
 import msgspec
 from pydantic import BaseModel
@@ -35,11 +35,8 @@ _BRACE_BEHIND_COLON = re.compile(rb"[ \t\n\r]*:[ \t\n\r]*\{")
 _NUMBER_BEHIND_COLON = re.compile(rb"[ \t\n\r]*:[ \t\n\r]*([-+.0-9a-zA-Z]+)")
 
 
-class Range(NamedTuple):
-    """A part of a record's value."""
-
-    start: int
-    end: int
+Range: TypeAlias = tuple[int, int]
+"""A part of a record's value: its start and its end."""
 
 
 class ValidTrace(NamedTuple):
@@ -99,11 +96,11 @@ def _place_of_score(members: bytes, begin: int) -> Range | None:
     """
     at = members.find(QUALITY_SCORE)
     if at < 0:
-        return Range(begin, begin)
+        return begin, begin
     if members[at - 1] == _BACKSLASH or _BRACKET.search(members, 0, at):
         return None
     score = _NUMBER_BEHIND_COLON.match(members, at + len(QUALITY_SCORE))
-    return Range(begin + score.start(1), begin + score.end(1)) if score else None
+    return (begin + score.start(1), begin + score.end(1)) if score else None
 
 
 def _struct(model: type[BaseModel], raw: str = "") -> Any:
@@ -132,10 +129,10 @@ def _struct(model: type[BaseModel], raw: str = "") -> Any:
 def _type(field: FieldInfo) -> Any:
     limits: dict[str, Any] = {}
     for constraint in field.metadata:
-        for name, value in _members(constraint).items():
+        for name, value in demands_of(constraint).items():
             if name in _LIMITS:
                 limits[name] = value
-            elif name not in _OF_NO_DOCUMENT and value is not check_date_time:
+            elif name not in OF_NO_DOCUMENT and value is not check_date_time:
                 raise TypeError(f"the schema has a constraint that would not be checked: {constraint!r}")
     parts = get_args(field.annotation) if get_origin(field.annotation) in _UNIONS else (field.annotation,)
     read = [_read_as(part, limits) for part in parts]
@@ -155,7 +152,7 @@ def _read_as(annotation: Any, limits: dict[str, Any]) -> Any:
     return Annotated[annotation, msgspec.Meta(**limits)] if limits else annotation
 
 
-def _members(constraint: Any) -> dict[str, Any]:
+def demands_of(constraint: Any) -> dict[str, Any]:
     """Return what a constraint demands, by name, since its type differs between releases of pydantic."""
     if is_dataclass(constraint):
         return {member.name: getattr(constraint, member.name) for member in fields(constraint)}
@@ -165,7 +162,7 @@ def _members(constraint: Any) -> dict[str, Any]:
 _UNIONS = (Union, UnionType)
 _LIMITS = frozenset({"min_length", "ge", "le", "pattern"})
 """Constraints of the schema, by their names in pydantic and in msgspec."""
-_OF_NO_DOCUMENT = frozenset({"fail_fast", "allow_inf_nan"})
+OF_NO_DOCUMENT = frozenset({"fail_fast", "allow_inf_nan"})
 """Constraints that no document violates that msgspec accepts: JSON has neither infinity nor NaN."""
 
 _decode = msgspec.json.Decoder(_struct(ReasoningTrace, raw="metadata")).decode

@@ -17,9 +17,12 @@ from knowledgepulse_worker.scoring.content import Content, StepText, content, sh
 from knowledgepulse_worker.scoring.counts import Counts, count_steps, count_trace, reading_of
 from knowledgepulse_worker.scoring.dimensions import (
     Dimensions,
+    Scorable,
+    Shape,
     complexity,
     novelty,
     outcome_confidence,
+    scorable,
     shape_of,
     tool_diversity,
 )
@@ -81,9 +84,11 @@ __all__ = [
     "RescoreFigures",
     "RescoreReport",
     "Rescorer",
+    "Scorable",
     "Score",
     "ScoredRecord",
     "Scorer",
+    "Shape",
     "StepText",
     "TraceText",
     "UnitInterval",
@@ -107,6 +112,7 @@ __all__ = [
     "reading_of",
     "rescore",
     "rescore_all",
+    "scorable",
     "score_and_add",
     "score_trace",
     "scores_that_count",

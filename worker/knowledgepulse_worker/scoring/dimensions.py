@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
+
+from msgspec import Struct
 
 from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 
 NOVELTY_UNKNOWN = 0.5
 """Novelty if there is nothing to compare with, because the cache is empty or there is no embedder."""
@@ -48,6 +51,51 @@ class Shape(NamedTuple):
         return min(1.0, self.tools / max(1, self.steps) * 3)
 
 
+class ScorableMetadata(Protocol):
+    """The members of a trace's metadata that are read when it is scored and reported."""
+
+    @property
+    def task_domain(self) -> str: ...  # noqa: D102 - as the schema has them, like the next ones
+    @property
+    def success(self) -> bool: ...  # noqa: D102
+    @property
+    def visibility(self) -> Visibility: ...  # noqa: D102
+    @property
+    def privacy_level(self) -> PrivacyLevel: ...  # noqa: D102
+    @property
+    def agent_id(self) -> str | None: ...  # noqa: D102
+    @property
+    def framework(self) -> str | None: ...  # noqa: D102
+
+
+class Scorable(Struct, gc=False):
+    """What is read of a trace when it is scored and reported, whatever has decoded it.
+
+    Attributes:
+        id: its id.
+        metadata: its metadata.
+        objective: its objective.
+        confidence: the agent's confidence in the outcome, from 0 to 1.
+        shape: what the formula reads of its steps.
+    """
+
+    id: str
+    metadata: ScorableMetadata
+    objective: str
+    confidence: float
+    shape: Shape
+
+    @property
+    def outcome_confidence(self) -> float:
+        """The confidence in the outcome, times 0.3 if the task failed."""
+        return self.confidence * (1.0 if self.metadata.success else 0.3)
+
+
+def scorable(trace: ReasoningTrace) -> Scorable:
+    """Return what is read of a trace when it is scored and reported."""
+    return Scorable(trace.id, trace.metadata, trace.task.objective, trace.outcome.confidence, shape_of(trace))
+
+
 def shape_of(trace: ReasoningTrace) -> Shape:
     """Return what the formula reads of a trace's steps."""
     types = [step.type for step in trace.steps]
@@ -85,4 +133,4 @@ def tool_diversity(trace: ReasoningTrace) -> float:
 
 def outcome_confidence(trace: ReasoningTrace) -> float:
     """Return the confidence in the outcome, times 0.3 if the task failed."""
-    return trace.outcome.confidence * (1.0 if trace.metadata.success else 0.3)
+    return scorable(trace).outcome_confidence

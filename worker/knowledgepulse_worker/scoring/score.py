@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
 from msgspec import Meta, Struct, field
@@ -15,9 +16,10 @@ from knowledgepulse_worker.scoring.cache import Nearest
 from knowledgepulse_worker.scoring.counts import Counts
 from knowledgepulse_worker.scoring.dimensions import (
     Dimensions,
+    Scorable,
+    Shape,
     novelty,
-    outcome_confidence,
-    shape_of,
+    scorable,
 )
 from knowledgepulse_worker.scoring.learned import learned_value
 from knowledgepulse_worker.scoring.overrides import Override, apply_overrides, overrides_of
@@ -110,22 +112,33 @@ def quality_score(
         profile: the domain's weights, and the share of the learned value.
         learned: the learned value; None without one.
     """
+    told = dimensions.complexity, dimensions.novelty, dimensions.tool_diversity, dimensions.outcome_confidence
+    return _weighted(told, overrides, profile, learned)
+
+
+def _weighted(
+    dimensions: tuple[float, float, float, float],
+    overrides: Collection[str],
+    profile: Profile,
+    learned: float | None,
+) -> float:
+    complexity, novelty, tool_diversity, confidence = dimensions
     weights = profile.weights
     weighted = (
-        dimensions.complexity * weights.complexity
-        + dimensions.novelty * weights.novelty
-        + dimensions.tool_diversity * weights.tool_diversity
-        + dimensions.outcome_confidence * weights.outcome_confidence
+        complexity * weights.complexity
+        + novelty * weights.novelty
+        + tool_diversity * weights.tool_diversity
+        + confidence * weights.outcome_confidence
     )
     if profile.learned is not None and learned is not None:
         share = profile.learned.share
         weighted = (1 - share) * weighted + share * learned
     # Because of rounding, weights that sum to 1 can give a score slightly above 1.
-    return min(1.0, apply_overrides(weighted, overrides))
+    return min(1.0, apply_overrides(weighted, overrides) if overrides else weighted)
 
 
 def score_trace(
-    trace: ReasoningTrace, nearest: Nearest | None, policy: Policy, counts: Counts | None = None
+    trace: ReasoningTrace | Scorable, nearest: Nearest | None, policy: Policy, counts: Counts | None = None
 ) -> Score:
     """Score a trace; a share of the policy still has to decide on it.
 
@@ -138,30 +151,34 @@ def score_trace(
     Raises:
         NoFactsError: the counts are needed and None.
     """
-    profile = policy.profile(trace.metadata.task_domain)
-    shape = shape_of(trace)
-    dimensions = Dimensions(
-        complexity=shape.complexity,
-        novelty=novelty(None if nearest is None else nearest.similarity),
-        tool_diversity=shape.tool_diversity,
-        outcome_confidence=outcome_confidence(trace),
+    read = trace if isinstance(trace, Scorable) else scorable(trace)
+    metadata = read.metadata
+    profile = policy.profile(metadata.task_domain)
+    complexity, tool_diversity, overrides = _of_steps(read.shape, metadata.success)
+    dimensions = (
+        complexity,
+        novelty(None if nearest is None else nearest.similarity),
+        tool_diversity,
+        read.outcome_confidence,
     )
-    overrides = overrides_of(shape, success=trace.metadata.success)
-    learned = learned_value(profile, dimensions, counts)
-    quality = quality_score(dimensions, overrides, profile, learned)
+    learned = None if profile.learned is None else learned_value(profile, Dimensions(*dimensions), counts)
+    quality = _weighted(dimensions, overrides, profile, learned)
     return Score(
-        quality_score=quality,
-        complexity=dimensions.complexity,
-        novelty=dimensions.novelty,
-        tool_diversity=dimensions.tool_diversity,
-        outcome_confidence=dimensions.outcome_confidence,
-        overrides=overrides,
-        domain=profile.domain,
-        threshold=profile.threshold,
-        nearest=None if nearest is None else nearest.id,
-        withheld=_withheld(trace.metadata, dimensions.novelty, quality, profile, policy),
-        learned=learned,
+        quality,
+        *dimensions,
+        overrides,
+        profile.domain,
+        profile.threshold,
+        None if nearest is None else nearest.id,
+        _withheld(metadata, dimensions[1], quality, profile, policy),
+        learned,
     )
+
+
+@lru_cache(4096)
+def _of_steps(shape: Shape, success: bool) -> tuple[float, float, tuple[Override, ...]]:
+    """Return complexity, tool diversity and overrides; most traces have the shape of an earlier one."""
+    return shape.complexity, shape.tool_diversity, overrides_of(shape, success=success)
 
 
 def _withheld(

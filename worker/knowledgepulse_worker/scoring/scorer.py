@@ -10,6 +10,7 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring.cache import VectorCache
 from knowledgepulse_worker.scoring.counts import Counts, count_trace
+from knowledgepulse_worker.scoring.dimensions import Scorable
 from knowledgepulse_worker.scoring.score import Score, score_trace
 from knowledgepulse_worker.scoring.shares import RecentScores
 from knowledgepulse_worker.scoring.text import TraceText, bounded_id, embedding_text
@@ -32,7 +33,7 @@ class PartitionState:
 
 
 def score_and_add(
-    trace: ReasoningTrace,
+    trace: ReasoningTrace | Scorable,
     vector: ArrayLike | None,
     state: PartitionState,
     policy: Policy,

@@ -48,6 +48,7 @@ async def test_a_trace_s_memory_is_free_once_it_is_scored_although_it_is_not_com
 
     monkeypatch.setattr(admission, "decode_scorable", decode)
     # What is read in one pass cannot be referred to weakly.
+    monkeypatch.setattr(decode_module, "scan", lambda _: None)
     monkeypatch.setattr(decode_module, "valid_trace", lambda _: None)
     harness = make_harness()
     lane = await harness.lane()
