@@ -36,6 +36,11 @@ class LabelledInputs(Inputs):
     label_files: tuple[Path, ...] = ()
     labels_topic: str | None = None
 
+    @property
+    def connects(self) -> bool:
+        """Whether records or labels are read from the brokers."""
+        return super().connects or self.labels_topic is not None
+
     def all_labels(self, *, required: bool = True) -> list[Label]:
         """Return all labels of the files and then of the topic."""
         if required and not self.label_files and self.labels_topic is None:

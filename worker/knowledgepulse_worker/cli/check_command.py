@@ -19,7 +19,7 @@ from knowledgepulse_worker.kafka.worker_topics import differences
 from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.settings import RegistrySettings, Settings, doubts_about, load_settings
 from knowledgepulse_worker.stream.warm_embedder import warm_embedder
-from knowledgepulse_worker.terminal.config_option import config_option
+from knowledgepulse_worker.terminal.config_option import config_option, settings_file
 from knowledgepulse_worker.terminal.lazy_command import imported
 from knowledgepulse_worker.terminal.printable import printable_lines
 from knowledgepulse_worker.tools.backends import backend_access
@@ -41,6 +41,7 @@ def check(config: Path | None, to: tuple[str, str] | None, project: str, key_fil
     if a setting, a right or a topic is to be changed, and else 1.
     """
     require_worker()
+    config = settings_file(config, connects=True)
     settings = load_settings(config)
     _say("settings", str(config) if config else "those of the environment", doubts_about(settings))
     looks = {"kafka": _kafka, "model": _model, "redaction": _redaction, "registry": _registry}

@@ -44,10 +44,10 @@ class Term(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
-    mean: FiniteFloat
-    deviation: Annotated[FiniteFloat, Field(gt=0)]
-    weight: Annotated[float, Field(ge=-100, le=100)]
-    clip: Annotated[float, Field(gt=0, le=100)]
+    mean: FiniteFloat = Field(description="value that is subtracted")
+    deviation: FiniteFloat = Field(gt=0, description="unit in which the difference is counted")
+    weight: float = Field(ge=-100, le=100, description="what a unit adds to the logarithm of the odds")
+    clip: float = Field(gt=0, le=100, description="largest number of units that count, on both sides")
 
 
 BUCKETS = 1024
@@ -70,21 +70,20 @@ class Words(BaseModel):
     Each distinct word counts as much as the bucket that it is hashed into. Their sum is divided by the square
     root of the number of words, so that long traces do not outweigh short ones. The usual sum is subtracted,
     as the mean is of a fact.
-
-    Attributes:
-        unit: what a weight of 1 adds to the logarithm of the odds.
-        mean: the mean of the labelled traces, which is subtracted.
-        weights: the weight of each bucket, a signed byte, in base64.
-        strongest: by bucket, the most frequent words of the labelled traces in it, with spaces between them,
-            the strongest bucket first. They affect no score: a person sees from them what was learned.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
-    unit: Annotated[float, Field(gt=0, le=100)]
-    mean: Annotated[float, Field(ge=-1000, le=1000)]
-    weights: Annotated[str, AfterValidator(_bucket_weights)]
-    strongest: dict[Annotated[int, Field(ge=0, lt=BUCKETS)], str] = Field(default_factory=dict)
+    unit: float = Field(gt=0, le=100, description="what a weight of 1 adds to the logarithm of the odds")
+    mean: float = Field(ge=-1000, le=1000, description="mean of the labelled traces, which is subtracted")
+    weights: Annotated[str, AfterValidator(_bucket_weights)] = Field(
+        description="weight of each bucket, a signed byte, in base64"
+    )
+    strongest: dict[Annotated[int, Field(ge=0, lt=BUCKETS)], str] = Field(
+        default_factory=dict,
+        description="by bucket, the most frequent words of the labelled traces in it, with spaces between "
+        "them, the strongest bucket first; they affect no score, but tell a person what was learned",
+    )
 
     @cached_property
     def table(self) -> bytes:
@@ -105,52 +104,49 @@ class FitOrigin(BaseModel):
     """The origin of a learned value, for people; it affects no score, so unknown members are kept.
 
     They are JSON values, since the topic of policies keeps JSON, which has no NaN, infinity or date.
-
-    Attributes:
-        on: the date of the fit.
-        labels: number of labels by source.
-        traces: number of labelled traces.
-        kept: number of these that are worth keeping.
-        groups: number of independent groups, such as tasks.
-        agents: the agents of the traces.
-        auc: the AUC on traces that were not fitted to, with its 95% interval.
-        within_groups: likewise over pairs of traces of one group; None if there are too few.
-        new_agents: likewise over traces of agents that were not fitted to; None if there are too few.
-        ids: hashes of the traces' ids, by which they are left out of an evaluation; None if they are unknown.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
     __pydantic_extra__: dict[str, Annotated[JsonValue, AfterValidator(_finite)]]
 
-    on: str
-    labels: dict[str, int]
-    traces: int
-    kept: int
-    groups: int
-    agents: tuple[str, ...] = ()
-    auc: tuple[FiniteFloat, FiniteFloat, FiniteFloat]
-    within_groups: FiniteFloat | None = None
-    new_agents: FiniteFloat | None = None
-    ids: str | None = None
+    on: str = Field(description="date of the fit")
+    labels: dict[str, int] = Field(description="number of labels by source")
+    traces: int = Field(description="number of labelled traces")
+    kept: int = Field(description="number of these that are worth keeping")
+    groups: int = Field(description="number of independent groups, such as tasks")
+    agents: tuple[str, ...] = Field((), description="agents of the traces")
+    auc: tuple[FiniteFloat, FiniteFloat, FiniteFloat] = Field(
+        description="AUC on traces that were not fitted to, with its 95% interval"
+    )
+    within_groups: FiniteFloat | None = Field(
+        None, description="AUC over pairs of traces of one group; missing if there are too few"
+    )
+    new_agents: FiniteFloat | None = Field(
+        None, description="AUC over traces of agents that were not fitted to; missing if there are too few"
+    )
+    ids: str | None = Field(
+        None,
+        description="hashes of the traces' ids, by which an evaluation leaves them out; missing if unknown",
+    )
 
 
 class LearnedValue(BaseModel):
     """A value that was fitted to labels: the probability that a trace is worth keeping.
 
-    It is the logistic function of ``intercept`` plus the terms and the words. ``share`` is its part in the
-    score; with 0, the score is that of the KnowledgePulse formula. ``prior`` names the prior that the weights
-    are of, if they were not fitted to labels; it affects no score.
+    It is the logistic function of ``intercept`` plus the terms and the words.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
-    share: UnitFloat = 0.0
-    facts_version: Annotated[int, Field(ge=1)]
-    intercept: Annotated[float, Field(ge=-1000, le=1000)]
-    terms: dict[str, Term]
-    words: Words | None = None
-    prior: str | None = None
-    fitted: FitOrigin | None = None
+    share: UnitFloat = Field(0.0, description="its part in the score; with 0, the formula alone scores")
+    facts_version: int = Field(ge=1, description="version of the facts that its terms name")
+    intercept: float = Field(ge=-1000, le=1000, description="logarithm of the odds without terms and words")
+    terms: dict[str, Term] = Field(description="terms by the name of their fact or dimension")
+    words: Words | None = Field(None, description="part of a trace's words")
+    prior: str | None = Field(
+        None, description="prior that the weights are of, if they were not fitted to labels; affects no score"
+    )
+    fitted: FitOrigin | None = Field(None, description="origin of the value; affects no score")
 
     @model_validator(mode="after")
     def _known(self) -> LearnedValue:

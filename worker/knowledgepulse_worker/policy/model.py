@@ -64,12 +64,14 @@ class DomainPolicy(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
-    threshold: UnitFloat | None = None
-    share: Share | None = None
-    min_novelty: Novelty | None = None
-    min_score: UnitFloat | None = None
-    weights: Weights | None = None
-    learned: LearnedValue | None = None
+    threshold: UnitFloat | None = Field(None, description="`policy.threshold` for this domain")
+    share: Share | None = Field(None, description="`policy.share` for this domain")
+    min_novelty: Novelty | None = Field(None, description="`policy.min_novelty` for this domain")
+    min_score: UnitFloat | None = Field(None, description="`policy.min_score` for this domain")
+    weights: Weights | None = Field(None, description="weights of the dimensions, which sum to 1")
+    learned: LearnedValue | None = Field(
+        None, description="value fitted to labels, which `kp-worker policy fit` or `policy prior` writes"
+    )
 
     @model_validator(mode="after")
     def _one_rule(self) -> DomainPolicy:

@@ -17,10 +17,10 @@ class Weights(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
-    complexity: UnitFloat
-    novelty: UnitFloat
-    tool_diversity: UnitFloat
-    outcome_confidence: UnitFloat
+    complexity: UnitFloat = Field(description="weight of the kinds and number of steps")
+    novelty: UnitFloat = Field(description="weight of the distance to earlier traces")
+    tool_diversity: UnitFloat = Field(description="weight of the number of different tools per step")
+    outcome_confidence: UnitFloat = Field(description="weight of the agent's confidence in its outcome")
 
     @model_validator(mode="after")
     def _sum_to_one(self) -> Weights:

@@ -137,6 +137,38 @@ def test_config_prints_what_differs_from_the_defaults_and_the_schema_of_the_file
     assert schema["properties"].keys() == Settings.model_fields.keys()
 
 
+def test_a_command_that_reads_uses_the_file_of_its_folder_and_says_so(kp_worker, tmp_path, monkeypatch):
+    """Without `--config`, `policy tune` silently answered about the scores of another embedder."""
+    monkeypatch.chdir(tmp_path)
+    assert kp_worker("config", "--init").stdout == "wrote worker.toml\n"
+
+    found = kp_worker("config", "--changed")
+
+    assert found.stderr == f"settings: {tmp_path / 'worker.toml'}\n"
+    assert "share = 0.1" in found.stdout
+    assert kp_worker("config", "--changed", "--config", os.devnull).stderr == ""
+    monkeypatch.setenv("KP_CONFIG", os.devnull)
+    assert kp_worker("config", "--changed").stdout == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["run"], ["topics"], ["publish", "-"], ["dead-letters", "list"], ["export", "-"], ["assemble"]],
+)
+def test_a_command_that_sends_or_writes_uses_no_file_that_nobody_named(
+    kp_worker, tmp_path, monkeypatch, command
+):
+    """The file of a repository that was cloned must not choose where private traces go."""
+    (tmp_path / "worker.toml").write_text("[kafka]\nno_such = 1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KP_KAFKA__BOOTSTRAP_SERVERS", "not a server")
+
+    result = kp_worker(*command)
+
+    assert "no_such" not in result.stderr
+    assert "not a server" in result.stderr
+
+
 def test_formats_are_listed_by_their_own_option(kp_worker):
     lines = kp_worker("convert", "--formats").stdout.splitlines()
 

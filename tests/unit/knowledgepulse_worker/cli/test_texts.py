@@ -47,7 +47,7 @@ CONTENTS = {
     # Files beside traces.
     "scored.jsonl": b'{"id": "a", "quality_score": 0.5, "decision": "rejected"}',
     "kode.toml": b"[policy.domains.kode]\n[policy.domains.code]\n[policy.domains.own]\n",
-    "worker.toml": b"[web]\nport = 6067\n",
+    "web.toml": b"[web]\nport = 6067\n",
     "above.jsonl": b'{"id": "1", "confidence": 1.5}',
     "typo.jsonl": b'\n{"id": "1", "succes": true}',
     "pairs.csv": b"1,true",

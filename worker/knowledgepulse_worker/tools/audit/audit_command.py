@@ -11,7 +11,7 @@ import click
 
 from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.settings import load_settings
-from knowledgepulse_worker.terminal.config_option import config_option
+from knowledgepulse_worker.terminal.config_option import config_option, settings_file
 from knowledgepulse_worker.tools.audit import audit as run_audit
 from knowledgepulse_worker.tools.audit.audit_report_text import words_of
 from knowledgepulse_worker.tools.terminal.console import topic_progress
@@ -30,7 +30,7 @@ def audit(config: Path | None, as_json: bool) -> None:
     for the score. Scores, novelty and decisions are recomputed. If an output is missing, repeated or wrong,
     the exit status is 1; identical copies that a release before 0.3.0 published are only counted.
     """
-    settings = load_settings(config)
+    settings = load_settings(settings_file(config, connects=True))
     embedder = partial(load_embedder, settings.embedding, settings.cache)
     with topic_progress() as progress:
         report = asyncio.run(run_audit(settings, embedder=embedder, progress=progress))

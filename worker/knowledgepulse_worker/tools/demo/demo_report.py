@@ -139,7 +139,7 @@ def what_next(console: Console, status_page: str, *, stay: bool) -> None:
         first = f"{command} demo --stay", "keep the worker and its status page running"
     steps = (
         first,
-        (f"{command} config > worker.toml", "write all settings; choose policy.share first"),
+        (f"{command} config --init", "write a first worker.toml; choose policy.share in it"),
         (f"{command} score traces.jsonl", "score your own traces, without a broker"),
         ("docker compose up", "start Kafka, a worker, Prometheus and Grafana"),
     )

@@ -14,7 +14,7 @@ import click
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
-from knowledgepulse_worker.terminal.config_option import config_option
+from knowledgepulse_worker.terminal.config_option import config_option, settings_file
 from knowledgepulse_worker.tools.terminal.arguments import EXISTING, SHARE, InputFile, NewFile, Period
 from knowledgepulse_worker.tools.terminal.console import errors
 from knowledgepulse_worker.tools.terminal.options import embedder_option, period_options, with_options
@@ -68,10 +68,15 @@ class Inputs:
     embedder: str | None = None
     policy_file: Path | None = None
 
+    @property
+    def connects(self) -> bool:
+        """Whether records are read from the brokers."""
+        return not self.files
+
     @cached_property
     def settings(self) -> Settings:
         """The settings, with the embedder for raw traces."""
-        settings = load_settings(self.config)
+        settings = load_settings(settings_file(self.config, connects=self.connects))
         return override(settings, "embedding", {"backend": self.embedder}) if self.embedder else settings
 
     @cached_property

@@ -16,7 +16,7 @@ from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.policy import DIGEST_LENGTH, Policy
 from knowledgepulse_worker.settings import doubtful_domains, load_policy, load_settings
 from knowledgepulse_worker.terminal.command_group import CommandGroup
-from knowledgepulse_worker.terminal.config_option import config_option
+from knowledgepulse_worker.terminal.config_option import config_option, settings_file
 from knowledgepulse_worker.terminal.lazy_command import LazyCommand
 from knowledgepulse_worker.terminal.printable import time_text
 from knowledgepulse_worker.tools.policies import command_inputs, policy_output
@@ -138,7 +138,7 @@ def history(config: Path | None, as_json: bool) -> None:
 def _history(config: Path | None) -> list[KeptPolicy]:
     from knowledgepulse_worker.tools.policies.scored_topics import policy_history  # noqa: PLC0415 - keeps `--help` fast
 
-    return asyncio.run(policy_history(load_settings(config)))
+    return asyncio.run(policy_history(load_settings(settings_file(config, connects=True))))
 
 
 def find_policy(history: Sequence[KeptPolicy], digest: str) -> KeptPolicy:
@@ -216,7 +216,7 @@ def rescore(
         from knowledgepulse_worker.tools.policies.republish import republish  # noqa: PLC0415
 
         names = (contribute, rejected)
-        rescored = asyncio.run(republish(given.settings, given.period, new, names, live=live))
+        rescored = asyncio.run(republish(load_settings(given.config), given.period, new, names, live=live))
     print_report(rescored.figures, rescored_tables(rescored), as_json=as_json)
 
 

@@ -15,7 +15,7 @@ from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.errors import MissingExtraError, ModelError
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import Settings, load_settings, override
-from knowledgepulse_worker.terminal.config_option import config_option
+from knowledgepulse_worker.terminal.config_option import config_option, settings_file
 from knowledgepulse_worker.tools.common.record_key import KeyBy
 from knowledgepulse_worker.tools.common.scored_records import score_json
 from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name, make_scorer
@@ -85,7 +85,7 @@ class Scoring:
     def settings(self) -> Settings:
         """The settings, with those of the embedding that options override."""
         given = {name: value for name, value in self.embedding.items() if value is not None}
-        return override(load_settings(self.config), "embedding", given)
+        return override(load_settings(settings_file(self.config, connects=False)), "embedding", given)
 
     @property
     def prints_lines(self) -> bool:

@@ -98,4 +98,4 @@ def test_a_command_to_copy_is_on_one_line(monkeypatch, stay):
 
     what_next(console, "http://127.0.0.1:6066/", stay=stay)
 
-    assert "/home/ann/.venv/bin/kp-worker config > worker.toml" in console.file.getvalue().splitlines()
+    assert "/home/ann/.venv/bin/kp-worker config --init" in console.file.getvalue().splitlines()
