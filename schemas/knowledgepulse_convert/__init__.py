@@ -18,6 +18,7 @@ from knowledgepulse_convert.common.errors import ConversionError, NoRunError
 from knowledgepulse_convert.common.hub import RunOutcome
 from knowledgepulse_convert.common.input_format import InputFormat
 from knowledgepulse_convert.common.losses import Loss, Losses
+from knowledgepulse_convert.common.rewards import Reward
 from knowledgepulse_convert.common.trace import Conversion, Options
 from knowledgepulse_convert.conversion import AUTO, convert
 from knowledgepulse_convert.input_formats import INPUT_FORMATS, input_format_of
@@ -33,6 +34,7 @@ __all__ = [
     "Losses",
     "NoRunError",
     "Options",
+    "Reward",
     "RunOutcome",
     "convert",
     "from_anthropic",

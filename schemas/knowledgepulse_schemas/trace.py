@@ -7,6 +7,7 @@ can add their own.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -81,6 +82,26 @@ def ending_of(value: Any) -> Ending | None:
     return next((ending for ending in ENDINGS if ending == value), None)
 
 
+def rewards_of(value: Any) -> dict[str, float]:
+    """Return the rewards in ``metadata.rewards``, by name; what has another form is ignored."""
+    items = value if isinstance(value, list) else []
+    return {
+        item["name"]: float(item["value"])
+        for item in items
+        if isinstance(item, dict) and isinstance(item.get("name"), str) and _is_finite(item.get("value"))
+    }
+
+
+def _is_finite(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) <= sys.float_info.max
+
+
+def task_id_of(value: Any) -> str | None:
+    """Return the id of the run's task by its ``metadata.task_id``; None if that is no text or empty."""
+    return value if isinstance(value, str) and value else None
+
+
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -123,6 +144,17 @@ class Metadata(_Model):
         default=None,
         description="how the run ended: `answered`, `submitted`, `failed` or `cut_off`; others are ignored",
         examples=list(ENDINGS),
+    )
+    rewards: Any = Field(
+        default=None,
+        description="what graders gave the run, each in its own scale: a list of objects with a `name` and a "
+        "`value`, and `weight`, `low` and `high` if they are known; others are ignored",
+        examples=[[{"name": "tests", "value": 0.5, "low": 0, "high": 1}]],
+    )
+    task_id: Any = Field(
+        default=None,
+        description="the id of the task, a text, which other runs of the task share; others are ignored",
+        examples=["gsm8k/17"],
     )
 
 

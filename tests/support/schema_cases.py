@@ -41,6 +41,8 @@ def full_document() -> dict[str, Any]:
             "parent_id": "kp:trace:0",
             "span_context": {"trace_id": "5b8efff798038103d269b633813fc60c", "span_id": "0ee19b7ec3c1b173"},
             "ending": "answered",
+            "rewards": [{"name": "tests", "value": 0.5, "weight": 1, "low": 0, "high": 1}],
+            "task_id": "build/7",
         },
         "task": {
             "objective": "Fix the build",
@@ -86,6 +88,11 @@ ACCEPTED = [
         for value in (MISSING, None)
     ),
     ("metadata/models", []),
+    *(
+        (f"metadata/{name}", value)
+        for name in ("rewards", "task_id")
+        for value in (MISSING, None, "x", 1, 0.5, True, [], {}, [{}], [{"name": 1, "value": "x"}])
+    ),
     *(("metadata/ending", value) for value in (MISSING, None, "cut_off", "gave_up", 1, True, [], {})),
     ("metadata/span_context/trace_flags", 1),
     *((f"task/{name}", value) for name in ("system", "tools") for value in (MISSING, None)),

@@ -17,6 +17,7 @@ from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.reading import InputModel, parse_time, read_record, without
 
 _NAMES = ("pipeline_name", "suite_name", "user_task_id", "attack_type", "injection_task_id")
+_TASK = ("suite_name", "user_task_id", "injection_task_id")
 _MEMBERS = {"text": "text", "thinking": "reasoning"}
 
 
@@ -43,6 +44,7 @@ def _run(document: Any, path: str) -> Run:
         agent_id=log.pipeline_name,
         names=(log.pipeline_name, log.suite_name),
         outcome=RunOutcome(success=log.utility),
+        task_id=_task_of(document),
         losses=losses,
     )
 
@@ -51,6 +53,12 @@ def _id_of(document: dict[str, Any]) -> str | None:
     """Return a log's path below ``runs`` with its time, as several runs may have the same path."""
     time = document.get("evaluation_timestamp")
     return f"{'/'.join(str(document.get(name)) for name in _NAMES)} {time}" if time else None
+
+
+def _task_of(document: dict[str, Any]) -> str | None:
+    """Return the suite's task, and what is injected into it if anything is."""
+    names = [document.get(name) for name in _TASK]
+    return "/".join(str(name) for name in names if name is not None) if names[1] is not None else None
 
 
 def _renamed(message: dict[str, Any]) -> dict[str, Any]:

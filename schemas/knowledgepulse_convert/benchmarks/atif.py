@@ -92,7 +92,7 @@ def _family(value: Any, path: str, parent: hub.Run | None) -> Iterator[hub.Run |
         yield error
         return
     run = _run(trajectory, losses)
-    run.outcome = verdicts.outcome
+    run.outcome, run.task_id = verdicts.outcome, verdicts.task_id
     if parent is not None:
         run.parent_id = parent.native_id
         if run.native_id == parent.native_id:  # an id of the session, which all of its agents share

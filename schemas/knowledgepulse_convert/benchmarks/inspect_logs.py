@@ -1,15 +1,17 @@
 """Inspect's evaluation logs, a run for each sample; on the command line also ``.eval`` archives.
 
-An ``.eval`` archive has the same content, a file for each sample; the command line reads it.
+An ``.eval`` archive has the same content, a file for each sample; the command line reads it. Each epoch of a
+sample is a run, and of the tries of one, the last. Scores are numbers as ``value_to_float`` has them.
 
 Source: https://inspect.aisi.org.uk/eval-logs.html; the types of ``inspect_ai.log``.
-Compared with: public files with version 2 of the logs.
+Compared with: public files with version 2 of the logs, and runs of 0.3.285.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pydantic import Field
@@ -28,12 +30,13 @@ from knowledgepulse_convert.common.reading import (
     read,
     without,
 )
+from knowledgepulse_convert.common.rewards import Reward, number_of
 from knowledgepulse_convert.messages import openai
 from knowledgepulse_convert.messages.definitions import definitions_of
 
 _ATTACHMENT = "attachment://"
-_VERDICTS = {"C": True, "I": False, "N": False, 1: True, 0: False}
-"""The values of scores that judge the whole sample: correct, incorrect, no answer; others are partial."""
+_SCORERS = "scorers"
+"""The span of the scorers; an error in it is none of the agent's."""
 
 
 class _Failure(InputModel):
@@ -51,6 +54,8 @@ class _Sample(InputModel):
     messages: list[Any] = Field(default_factory=list)
     scores: dict[str, Any] | None = None
     error: _Failure | None = None
+    error_retries: list[Any] | None = None  # the errors of earlier tries
+    invalidation: Any = None
     limit: dict[str, Any] | None = None
     completed_at: str | None = None
     uuid: str | None = None
@@ -77,10 +82,13 @@ class _Log(InputModel):
 
 def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
     log = read(_Log, document)
-    yield from each(log.samples or [], lambda sample, path: _run(log, sample, f"samples{path}"))
+    samples = log.samples or []
+    last = {repr((sample.get("id"), sample.get("epoch"))): n for n, sample in enumerate(samples)}
+    for number in sorted(last.values()):
+        yield from each(samples[number], partial(_run, log, f"samples[{number}]"))
 
 
-def _run(log: _Log, value: dict[str, Any], path: str) -> hub.Run:
+def _run(log: _Log, path: str, value: dict[str, Any], _: str) -> hub.Run:
     sample = read(_Sample, value, path)
     losses = Losses()
     count_unread(log.model_copy(update={"samples": None}), "", losses)
@@ -95,10 +103,15 @@ def _run(log: _Log, value: dict[str, Any], path: str) -> hub.Run:
     match value.get("output"):
         case {"choices": [{"stop_reason": reason}, *_]}:
             messages += hub.end_of(reason)
-    if sample.error is not None:
-        messages.append(hub.message("assistant", hub.Error(sample.error.message)))
-    losses.add("samples[].limit", sample.limit)
     evaluation, events = log.eval, _events(value)
+    failed = sample.error is not None and not _is_scored(events)
+    if sample.error is not None and failed:
+        messages.append(hub.message("assistant", hub.Error(sample.error.message)))
+    elif sample.error is not None:
+        losses.add("samples[].error of a scorer", sample.error.message)
+    losses.add("samples[].limit", sample.limit)
+    losses.add("samples[].error_retries", sample.error_retries)
+    losses.add("samples[].invalidation", sample.invalidation)
     native_id = evaluation.eval_id or f"{evaluation.run_id}/{evaluation.task_id}"
     last = events[-1].get("timestamp") if events else None
     times = map(parse_time, (sample.completed_at, last, log.stats.completed_at, evaluation.created))
@@ -106,10 +119,11 @@ def _run(log: _Log, value: dict[str, Any], path: str) -> hub.Run:
         [*_tools(events, value.get("attachments"), losses), *messages],
         native_id=sample.uuid or f"{native_id}/{sample.id}/{sample.epoch}",
         ended_at=next((time for time in times if time is not None), None),
-        ending="failed" if sample.error is not None else None if sample.limit is None else "cut_off",
+        ending="failed" if failed else None if sample.limit is None else "cut_off",
         agent_id=evaluation.solver or evaluation.task,
         names=(evaluation.task, *([evaluation.solver] if evaluation.solver else [])),
-        outcome=_outcome(sample.scores or {}, losses),
+        outcome=_outcome({} if sample.invalidation else sample.scores or {}, losses),
+        task_id=f"{evaluation.task}/{sample.id}",
         losses=losses,
     )
 
@@ -160,18 +174,38 @@ def _events(value: dict[str, Any]) -> list[dict[str, Any]]:
     return [event for event in events if isinstance(event, dict)] if isinstance(events, list) else []
 
 
+def _is_scored(events: list[dict[str, Any]]) -> bool:
+    """Check whether the scorers have begun, in a span or, in logs of 2024, a step."""
+    return any(
+        event.get("type") in (_SCORERS, "scorer") or event.get("name") == _SCORERS
+        for event in events
+        if event.get("event") in ("span_begin", "step")
+    )
+
+
 def _outcome(scores: dict[str, Any], losses: Losses) -> hub.RunOutcome:
-    """Return the verdict of the scores if they all agree; otherwise None."""
-    verdicts = set()
-    for value in scores.values():
+    """Return the numbers of the scores, and what they say together."""
+    rewards = []
+    for name, value in scores.items():
         score = read(_Score, value, "samples[].scores[]") if isinstance(value, dict) else _Score(value=value)
         count_unread(score, "samples[].scores[]", losses)
-        is_scalar = isinstance(score.value, str | int | float)
-        verdicts.add(_VERDICTS.get(score.value) if is_scalar else None)
-    if len(verdicts) == 1 and (verdict := verdicts.pop()) is not None:
-        return hub.RunOutcome(success=verdict)
-    losses.add("samples[].scores without a common verdict", scores)
-    return hub.RunOutcome()
+        for own, member in _members(name, score.value):
+            if (number := number_of(member)) is None:
+                losses.add("samples[].scores[] without a number", {own: member})
+            else:
+                rewards.append(Reward(own, number))
+    return hub.RunOutcome.graded(rewards)
+
+
+def _members(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the scores of a scorer with their names: a dictionary or a list has several."""
+    match value:
+        case dict():
+            yield from ((f"{name}/{own}", member) for own, member in value.items())
+        case list():
+            yield from ((f"{name}/{number}", member) for number, member in enumerate(value))
+        case _:
+            yield name, value
 
 
 def _inputs(value: str | list[Any]) -> Iterator[str]:

@@ -116,6 +116,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
         ending=_ending(trajectory.info.exit_status) or ending,
         unverified=True,
         outcome=verdicts.outcome,
+        task_id=verdicts.task_id,
         losses=losses,
     )
 

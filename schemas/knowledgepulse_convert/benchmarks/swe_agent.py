@@ -19,6 +19,7 @@ from knowledgepulse_convert.common.reading import (
     as_text,
     count_others,
     count_unread,
+    parse_json,
     read,
 )
 from knowledgepulse_convert.common.verdicts import Verdicts
@@ -97,6 +98,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
         unverified=True,
         names=names,
         outcome=verdicts.outcome,
+        task_id=verdicts.task_id or _problem_id(log.replay_config),
         losses=losses,
     )
 
@@ -142,6 +144,13 @@ def _of_problem(configuration: Any) -> Iterator[hub.Message]:
     match configuration:
         case {"problem_statement": {"text": str(text)} | {"problem_statement": str(text)}}:
             yield hub.message("user", hub.Text(text))
+
+
+def _problem_id(configuration: Any) -> str | None:
+    match parse_json(configuration):
+        case {"problem_statement": {"id": str(problem_id)}}:
+            return problem_id
+    return None
 
 
 def _of_steps(steps: list[_Step]) -> Iterator[hub.Message]:

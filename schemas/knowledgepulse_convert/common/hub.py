@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.losses import Losses
+from knowledgepulse_convert.common.rewards import Reward, number_of
 from knowledgepulse_convert.common.statuses import told_by
 from knowledgepulse_schemas.trace import Ending
 
@@ -51,6 +52,8 @@ class Reasoning:
     content: str
 
 
+_OWN_SCORES = "knowledgepulse."
+"""How the names of the scores begin that are sent back to tracers."""
 _MCP_NAME = re.compile(r"mcp__(.+?)__(.+)", re.DOTALL)
 """The name that many agents give to a tool of an MCP server."""
 
@@ -147,17 +150,46 @@ def reasoning(text: str | None) -> Reasoning | None:
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """Success and confidence (0 to 1) of a run, as judged by a person or an evaluation."""
+    """Success and confidence (0 to 1) of a run, as judged by a person or an evaluation, and its rewards."""
 
     success: bool | None = None
     confidence: float | None = None
+    rewards: tuple[Reward, ...] = ()
 
     def over(self, other: RunOutcome) -> RunOutcome:
-        """Return this outcome, with unset values taken from the other one."""
+        """Return this outcome, with unset values and rewards of other names taken from the other one."""
+        names = {reward.name for reward in self.rewards}
         return RunOutcome(
             success=other.success if self.success is None else self.success,
             confidence=other.confidence if self.confidence is None else self.confidence,
+            rewards=(*self.rewards, *(reward for reward in other.rewards if reward.name not in names)),
         )
+
+    @classmethod
+    def graded(cls, rewards: Iterable[Reward]) -> RunOutcome:
+        """Return the outcome that rewards state; if they disagree, the run did not succeed."""
+        kept = tuple(rewards)
+        judged = [reward.verdict for reward in kept if reward.verdict is not None]
+        return cls(success=all(judged) if judged else None, rewards=kept)
+
+    @classmethod
+    def of_scores(cls, scores: Iterable[tuple[Any, Any]]) -> RunOutcome:
+        """Return the outcome in scores named ``success`` (true, false, 1 or 0) and ``confidence`` (0 to 1).
+
+        The numbers of others are rewards, which judge nothing as long as nobody says so; our own is none.
+        """
+        outcome = cls()
+        for name, value in scores:
+            number = number_of(value)
+            if number is None or not isinstance(name, str) or not name or name.startswith(_OWN_SCORES):
+                continue
+            if name == "success" and number in {0, 1}:
+                outcome = cls(success=bool(number)).over(outcome)
+            elif name == "confidence" and type(value) in (int, float) and 0 <= number <= 1:
+                outcome = cls(confidence=number).over(outcome)
+            else:
+                outcome = cls(rewards=(Reward(name, number),)).over(outcome)
+        return outcome
 
 
 @dataclass(slots=True)
@@ -175,6 +207,7 @@ class Run:
         names: Names of the agent, the service and the project, to look up in a domain map.
         models: The models that answered, in the order of their first answers.
         outcome: The outcome in the input.
+        task_id: The id of the task, which the runs of a benchmark's repetitions share.
         unasked: Why it may have no text of the user, if that is known.
         framework: The format's name, which becomes ``metadata.framework``; the conversion sets it.
         unrecorded: What its records do not tell; the conversion adds what those of its format never do.
@@ -191,6 +224,7 @@ class Run:
     names: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     outcome: RunOutcome = field(default_factory=RunOutcome)
+    task_id: str | None = None
     losses: Losses = field(default_factory=Losses)
     unasked: str | None = None
     framework: str = ""
@@ -254,18 +288,5 @@ def contents_of(messages: Iterable[Message]) -> list[dict[str, Any]]:
 
 
 def is_outcome(name: Any, value: Any) -> bool:
-    """Return whether a score is the success or the confidence of a run."""
-    return outcome_of([(name, value)]) != RunOutcome()
-
-
-def outcome_of(scores: Iterable[tuple[Any, Any]]) -> RunOutcome:
-    """Return the outcome in scores named ``success`` (true, false, 1 or 0) and ``confidence`` (0 to 1)."""
-    outcome = RunOutcome()
-    for name, value in scores:
-        if not isinstance(value, int | float):
-            continue
-        if name == "success" and value in {0, 1}:
-            outcome = RunOutcome(success=bool(value)).over(outcome)
-        elif name == "confidence" and not isinstance(value, bool) and 0 <= value <= 1:
-            outcome = RunOutcome(confidence=float(value)).over(outcome)
-    return outcome
+    """Return whether a score is the success, the confidence or a reward of a run."""
+    return RunOutcome.of_scores([(name, value)]) != RunOutcome()

@@ -109,6 +109,7 @@ def judged(run_of: Callable[[Any, str], hub.Run], record: Any, path: str) -> hub
     run = run_of(verdicts.rest, path)
     run.outcome = run.outcome.over(verdicts.outcome)
     run.ending = run.ending or verdicts.ending
+    run.task_id = run.task_id or verdicts.task_id
     return run
 
 

@@ -45,6 +45,8 @@ class CamelModel(InputModel):
 
 Id = Annotated[str | None, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 """A record's id, which data sets also have as a number."""
+FromText = BeforeValidator(lambda value: none_if_empty(parse_json(value)))
+"""Marks a list or an object that may also be a JSON text, as a table has it in a column of texts."""
 _JSON = json.JSONDecoder(parse_constant=str)  # traces have no NaN
 T = TypeVar("T", bound=InputModel)
 R = TypeVar("R")
@@ -166,6 +168,11 @@ def parse_json(text: Any) -> Any:
         return _JSON.decode(text)
     except (ValueError, RecursionError):
         return text
+
+
+def none_if_empty(value: Any) -> Any:
+    """Return None for an empty text and for JSON's null as one; any other value unchanged."""
+    return None if isinstance(value, str) and value.strip() in ("", "null") else value
 
 
 def as_list(value: Any) -> list[Any]:

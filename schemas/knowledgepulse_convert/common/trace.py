@@ -23,6 +23,7 @@ from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.exit_codes import written_exit_code
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import parse_json, without
+from knowledgepulse_convert.common.rewards import Reward
 from knowledgepulse_convert.common.text_calls import with_calls
 from knowledgepulse_schemas.trace import (
     CONTEXTS,
@@ -56,6 +57,8 @@ class Options:
         domains: The ``task_domain`` by the name of an agent, service, project or format; that of all others
             by ``default``.
         outcomes: Run outcomes by the run's native id or the trace's id. They override the input's own.
+        success_from: The scores that judge the runs in place of the input's own judgement, by name, each with
+            the least that a right run has.
         visibility: The visibility of the traces.
         privacy_level: The privacy level of the traces.
         keep_prompt: Whether to keep system text and tool definitions, as ``task.system`` and ``task.tools``.
@@ -66,6 +69,7 @@ class Options:
 
     domains: Mapping[str, str] = field(default_factory=dict)
     outcomes: Mapping[str, hub.RunOutcome] = field(default_factory=dict)
+    success_from: Mapping[str, float] = field(default_factory=dict)
     visibility: Visibility = "private"
     privacy_level: PrivacyLevel = "private"
     keep_prompt: bool = False
@@ -134,6 +138,8 @@ def to_trace(run: hub.Run, options: Options | None = None, usual_domain: str = "
     trace_id = trace_id_of(native_id)
     overrides = [options.outcomes[run_id] for run_id in (trace_id, native_id) if run_id in options.outcomes]
     outcome = reduce(hub.RunOutcome.over, [*overrides, run.outcome])
+    named = _judged(outcome, options.success_from)
+    outcome = reduce(hub.RunOutcome.over, [*overrides, named, outcome])
     ending = _ending(run, steps.end)
     success, outcome_source = _success(ending, outcome)
     document = {
@@ -150,6 +156,7 @@ def to_trace(run: hub.Run, options: Options | None = None, usual_domain: str = "
             "ending": ending,
             "outcome_source": outcome_source,
             "confidence_source": "default" if outcome.confidence is None else "label",
+            **({"rewards": list(map(_told, outcome.rewards))} if outcome.rewards else {}),
             **_origin(run, native_id, options),
         },
         "task": {"objective": objective, **(steps.prompt() if options.keep_prompt else {})},
@@ -181,12 +188,25 @@ def _origin(run: hub.Run, native_id: str, options: Options) -> dict[str, Any]:
         "created_at_source": of_time if run.ended_at is None else None,
         "native_id": run.native_id and native_id,
         "parent_id": run.parent_id and trace_id_of(_encodable(run.parent_id)),
+        "task_id": run.task_id and _encodable(run.task_id),
         "agent_id": run.agent_id,
         "models": list(run.models),
         "unrecorded": list(run.unrecorded),
         "span_context": run.span and dict(zip(("trace_id", "span_id"), run.span, strict=True)),
     }
     return {name: value for name, value in known.items() if value}
+
+
+def _judged(outcome: hub.RunOutcome, success_from: Mapping[str, float]) -> hub.RunOutcome:
+    """Return what the scores say that judge the runs; if they disagree, the run did not succeed."""
+    least = [
+        reward.value >= success_from[reward.name] for reward in outcome.rewards if reward.name in success_from
+    ]
+    return hub.RunOutcome(success=all(least) if least else None)
+
+
+def _told(reward: Reward) -> dict[str, Any]:
+    return {name: value for name, value in asdict(reward).items() if value is not None}
 
 
 class _Steps:

@@ -21,6 +21,7 @@ from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, of_messages
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import (
+    FromText,
     Id,
     InputModel,
     as_text,
@@ -77,8 +78,10 @@ class _Item(InputModel):
     reasoning: str | list[Block] | None = None  # OpenRouter, vLLM
     reasoning_content: str | None = None  # DeepSeek, LiteLLM
     refusal: str | None = None
-    tool_calls: list[Annotated[_ToolCall, BeforeValidator(nested_function)]] | None = None
-    function_call: _Called | None = None
+    tool_calls: Annotated[
+        list[Annotated[_ToolCall, FromText, BeforeValidator(nested_function)]] | None, FromText
+    ] = None
+    function_call: Annotated[_Called | None, FromText] = None
     tool_call_id: str | None = None
     # Responses API item
     call_id: str | None = None
@@ -114,11 +117,11 @@ class _Record(InputModel):
     status: str | None = None
     error: Any = None
     instructions: str | list[Any] | None = None
-    tools: list[Any] | None = None
+    tools: Annotated[list[Any] | None, FromText] = None
     created: float | None = None
     created_at: float | None = None
     completed_at: float | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: Any = None
 
 
 def _recognises(document: Any) -> bool:

@@ -22,7 +22,6 @@ from knowledgepulse_convert.common.exit_codes import exit_code_of
 from knowledgepulse_convert.common.input_format import InputFormat, are_all
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import (
-    Id,
     InputModel,
     as_text,
     count_others,
@@ -120,7 +119,6 @@ class _Output(InputModel):
     """A line of an evaluation's ``output.jsonl`` file."""
 
     history: list[Any]
-    instance_id: Id = None
     instruction: str | None = None
     error: str | None = None
 
@@ -135,7 +133,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
         _set_user_message(run.messages, output.instruction)
         if output.error:
             run.messages.append(hub.message("assistant", hub.Error(output.error)))
-        run.outcome = verdicts.outcome
+        run.outcome, run.task_id = verdicts.outcome, verdicts.task_id
         yield run
     else:
         events = document if isinstance(document, list) else [document]

@@ -289,9 +289,13 @@ def _mlflow(document: Any, path: str) -> Iterator[Span]:
     spans = [
         {**span, "attributes": otlp.pairs(span.get("attributes")), "events": []} for span in trace.data.spans
     ]
-    for span in otlp.spans_of({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}, path):
-        if span.parent_id is None:
-            span.events += map(_assessed, trace.info.get("assessments") or ())
+    read_spans = list(otlp.spans_of({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}, path))
+    known = {span.id for span in read_spans}
+    for span in read_spans:
+        for assessment in trace.info.get("assessments") or ():
+            of = assessment.get("span_id") if isinstance(assessment, dict) else None
+            if span.id == of or (span.parent_id is None and of not in known):
+                span.events.append(_assessed(assessment))
         span.shared = (*span.shared, around)
         yield span
 
@@ -301,7 +305,7 @@ def _assessed(assessment: Any) -> Event:
     rest = dict(assessment) if isinstance(assessment, dict) else {"assessment": assessment}
     feedback = rest.pop("feedback", None)
     feedback = dict(feedback) if isinstance(feedback, dict) else {"feedback": feedback}
-    score = feedback.pop("value", None)
+    score = feedback.pop("value", None) if rest.get("valid") is not False else None  # it was corrected
     event = genai.evaluation_event(rest.pop("assessment_name", None), score)
     return Event(event.name, event.attributes | rest | feedback)
 

@@ -80,11 +80,14 @@ def _span(run: _Run, trace_id: str) -> Span:
 
 
 def _outcomes(feedback: dict[str, Any], losses: Losses) -> Iterator[Event]:
-    """Yield the mean of each feedback key that states an outcome; all other feedback is a loss."""
+    """Yield the mean of each feedback key that has one; all other feedback is a loss.
+
+    It is not the agent that states a confidence there.
+    """
     for name, stats in feedback.items():
         if isinstance(stats, dict) and hub.is_outcome(name, stats.get("avg")):
             count_others(stats, {"avg"}, f"feedback_stats.{name}", losses)
-            yield evaluation_event(name, stats["avg"])
+            yield evaluation_event("feedback.confidence" if name == "confidence" else name, stats["avg"])
         else:
             losses.add(f"feedback_stats.{name}", stats)
 

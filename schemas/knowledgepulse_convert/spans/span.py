@@ -160,7 +160,7 @@ def node_of(
         functions=() if event is not None or agent else (span.name, *span.texts(*_FUNCTION)),
         agent_id=agent_id,
         names=tuple(name for name in names if name),
-        outcome=hub.outcome_of(scores),
+        outcome=hub.RunOutcome.of_scores(scores),
         losses=losses,
         shared=span.shared,
     )

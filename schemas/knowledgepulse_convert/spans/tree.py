@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
 from itertools import takewhile
@@ -254,7 +254,7 @@ class _Tree:
         for node in nodes:
             losses.merge(node.losses)
             if node is not root and node.outcome != hub.RunOutcome():
-                losses.add("outcomes below the root", [node.outcome.success, node.outcome.confidence])
+                losses.add("outcomes below the root", asdict(node.outcome))
         return hub.Run(
             messages,
             native_id=f"{root.trace_id}/{root.id}",

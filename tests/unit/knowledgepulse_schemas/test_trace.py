@@ -1,6 +1,7 @@
 """Validation of raw traces: the model and the published JSON Schema agree."""
 
 import json
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from knowledgepulse_schemas import ReasoningTrace, ScoredTrace
-from knowledgepulse_schemas.trace import ENDINGS, ending_of
+from knowledgepulse_schemas.trace import ENDINGS, ending_of, rewards_of, task_id_of
 from support.schema_cases import ACCEPTED, MISSING, REFUSED, changed
 
 
@@ -214,6 +215,16 @@ def test_every_real_trace_is_valid_under_the_model_and_the_published_schema(real
 def test_only_the_four_endings_tell_how_a_run_ended(value):
     assert [ending_of(ending) for ending in ENDINGS] == ["answered", "submitted", "failed", "cut_off"]
     assert ending_of(value) is None
+
+
+def test_rewards_are_finite_numbers_with_a_name_and_all_else_is_ignored():
+    good = [{"name": "tests", "value": 1, "weight": 2}, {"name": "style", "value": -0.5}]
+    others = [{"name": 1, "value": 1}, {"value": 1}, 1, None, {"name": "x"}]
+    bad = [True, "1", None, math.nan, math.inf, 10**400]
+    assert rewards_of([*good, *others]) == {"tests": 1.0, "style": -0.5}
+    assert rewards_of([{"name": "x", "value": value} for value in bad]) == {}
+    assert rewards_of({"tests": 1}) == rewards_of(None) == rewards_of("1") == {}
+    assert [*map(task_id_of, ["gsm8k/17", "", 17, None, ["x"]])] == ["gsm8k/17", None, None, None, None]
 
 
 def test_a_scored_trace_must_have_a_score(full_document):

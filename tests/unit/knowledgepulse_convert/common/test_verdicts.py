@@ -39,6 +39,8 @@ def end_of(row):
         {"report": {"a__b-1": {"resolved": False}}},
         {"verifier_result": {"rewards": {"reward": 0.0}}},
         {"resolved": True, "reward": 0},
+        {"rewards": {"right": 1.0, "short": 0.5}},
+        *({name: json.dumps({"reward": 0})} for name in ("metadata", "metrics", "extra_info")),
     ],
     ids=json.dumps,
 )
@@ -77,6 +79,8 @@ def test_a_row_that_states_a_success_is_one(members):
         {"exit_code": 0},
         {"exit_code": "0"},
         {"config": {"success": False}},
+        {"result": json.dumps({"success": False})},
+        {"metadata": "{"},
         {"status": "completed"},
         {"exit_status": "completed"},
     ],
@@ -148,3 +152,35 @@ def test_a_run_that_ended_with_a_failure_or_a_submission_is_no_success(members, 
 )
 def test_the_verdict_counts_in_whatever_member_a_row_has_its_messages(row):
     assert end_of({**row, "instance_id": "a__b-1", "resolved": False}) == (False, "label")
+
+
+@pytest.mark.parametrize(
+    ("members", "rewards"),
+    [
+        ({"reward": 0.5}, {"reward": 0.5}),
+        ({"final_reward": -1, "score": "7"}, {"final_reward": -1, "score": 7}),
+        ({"rewards": {"right": 1, "short": 0.5, "note": "good"}}, {"right": 1, "short": 0.5}),
+        ({"metrics": json.dumps({"accuracy": 0.5})}, {"accuracy": 0.5}),
+        ({"reward": True}, {"reward": 1}),
+    ],
+    ids=json.dumps,
+)
+def test_the_numbers_of_rewards_and_scores_are_kept(members, rewards):
+    [conversion] = convert({"messages": MESSAGES, **members})
+    assert {reward["name"]: reward["value"] for reward in conversion.metadata.rewards} == rewards
+
+
+@pytest.mark.parametrize("reward", [None, "nan", "inf", "-inf", "good", [], [0.0, 0.5], 10**400, {"a": "b"}])
+def test_what_is_no_number_of_the_whole_run_is_no_reward(reward):
+    [conversion] = convert({"messages": MESSAGES, "reward": reward})
+    assert conversion.metadata.rewards is None
+    assert conversion.metadata.success
+
+
+@pytest.mark.parametrize("name", ["task_id", "instance_id", "taskId", "problem_id"])
+@pytest.mark.parametrize("where", [lambda row: row, lambda row: {"metadata": row}])
+def test_the_id_of_the_task_is_kept(name, where):
+    ids = [
+        convert({"messages": MESSAGES, **where({name: task})}) for task in ("a__b-1", 7, "", None, True, {})
+    ]
+    assert [conversion.metadata.task_id for [conversion] in ids] == ["a__b-1", "7", None, None, None, None]

@@ -267,17 +267,5 @@ def iso_of(milliseconds: int) -> str:
 
 def outcome_of(judgements: Mapping[str, Any]) -> RunOutcome | None:
     """Return the outcome that judgements state, by name; None if they state none."""
-    success, confidence = (_number(judgements.get(name)) for name in OUTCOMES)
-    if success not in (0, 1):
-        success = None
-    if confidence is not None and not 0 <= confidence <= 1:
-        confidence = None
-    if success is None and confidence is None:
-        return None
-    return RunOutcome(
-        None if success is None else bool(success), None if confidence is None else float(confidence)
-    )
-
-
-def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) else None
+    outcome = RunOutcome.of_scores(judgements.items())
+    return None if outcome == RunOutcome() else outcome

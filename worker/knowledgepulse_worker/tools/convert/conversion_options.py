@@ -44,7 +44,13 @@ conversion_options = with_options(
     click.option(
         "--outcomes",
         type=EXISTING,
-        help="JSON Lines file of how runs ended: the run's or trace's `id`, `success` and `confidence`.",
+        help="JSON Lines file of how runs ended: a run's or trace's `id`, `success`, `confidence`, `reward`.",
+    ),
+    click.option(
+        "--success-from",
+        metavar="NAME[=NUMBER]",
+        multiple=True,
+        help="Score that judges the runs: at least NUMBER, 1 by default, is a success. Repeatable.",
     ),
     click.option(
         "--visibility",

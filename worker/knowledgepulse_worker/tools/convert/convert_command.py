@@ -17,7 +17,9 @@ import click
 from rich.progress import DownloadColumn, Progress
 
 from knowledgepulse_convert import AUTO, INPUT_FORMATS, Conversion, ConversionError, Losses, Options
-from knowledgepulse_worker.message_text import counted
+from knowledgepulse_schemas.trace import rewards_of
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.policy import DEFAULT_DOMAIN
 from knowledgepulse_worker.tools.convert.conversion_options import FORMAT, conversion_options
 from knowledgepulse_worker.tools.convert.file_conversion import convert_lines, read_domains, read_outcomes
@@ -27,6 +29,8 @@ from knowledgepulse_worker.tools.terminal.files import Document, echo_pieces, op
 
 _EVENT = re.compile(r"event-\d+-[\w-]+\.json")
 """The name of a file in which OpenHands keeps an event."""
+_MAX_SCORES = 10
+"""Names of scores that a report lists."""
 _MAX_PROBLEMS = 1000
 """Different errors of a file that are remembered, to print each once."""
 
@@ -86,6 +90,7 @@ class ConversionReport:
     with_id: int = 0
     ids: set[int] = field(default_factory=set)  # hashes, which take less memory
     unrecorded: Counter[str] = field(default_factory=Counter)  # traces by what they lack
+    unused: Counter[str] = field(default_factory=Counter)  # traces without a label by the scores they have
     losses: Losses = field(default_factory=Losses)
 
     def count(self, conversion: Conversion) -> None:
@@ -99,6 +104,8 @@ class ConversionReport:
             self.ids.add(hash(native_id))
         if conversion.metadata.success and (missing := metadata.get("unrecorded")):
             self.unrecorded[f"{conversion.metadata.framework}: no {' or '.join(missing)}"] += 1
+        if metadata.get("outcome_source") != "label":
+            self.unused.update(rewards_of(conversion.metadata.rewards).keys())
         self.losses.merge(conversion.losses)
 
     def as_dict(self) -> dict[str, Any]:
@@ -128,6 +135,14 @@ class ConversionReport:
                 f"{counted(repeated, 'trace')} with the id of an earlier one: the `id` of a row has to be "
                 "that of a run, not of its task"
             )
+        if self.unused:
+            names = ", ".join(
+                f"{printable(name)} ({n:,})" for name, n in self.unused.most_common(_MAX_SCORES)
+            )
+            errors.print(
+                f"scores that judged none of the traces that have them: {names}; `--success-from NAME` takes "
+                "one as the judgement"
+            )
         if self.losses:
             errors.print("not in the traces:")
         for path, loss in sorted(self.losses.items(), key=lambda item: (-item[1].characters, item[0])):
@@ -136,9 +151,13 @@ class ConversionReport:
 
 
 def read_options(
-    domain: Sequence[str], domain_map: Path | None, outcomes: Path | None, **others: Any
+    domain: Sequence[str],
+    domain_map: Path | None,
+    outcomes: Path | None,
+    success_from: Sequence[str] = (),
+    **others: Any,
 ) -> Options:
-    """Return the options of a conversion; raise an InputError if a file is invalid."""
+    """Return the options of a conversion; raise an InputError if a file or a number is invalid."""
     rules = (rule.rpartition("=") for rule in domain)
     given = {name: value for name, value in others.items() if value is not None}
     return Options(
@@ -147,8 +166,18 @@ def read_options(
             **{name or DEFAULT_DOMAIN: own for name, _, own in rules},
         },
         outcomes={} if outcomes is None else read_outcomes(outcomes),
+        success_from=dict(map(_least_of, success_from)),
         **given,
     )
+
+
+def _least_of(rule: str) -> tuple[str, float]:
+    """Return the name of a score, and the least that a right run has."""
+    name, equals, number = rule.rpartition("=")
+    try:
+        return (name, float(number)) if equals else (rule, 1.0)
+    except ValueError:
+        raise InputError(f"--success-from {rule}: {number!r} is not a number, as in NAME=0.5") from None
 
 
 def converted(

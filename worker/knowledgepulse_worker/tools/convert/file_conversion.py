@@ -22,6 +22,7 @@ from knowledgepulse_convert import (
     ConversionError,
     InputFormat,
     Options,
+    Reward,
     RunOutcome,
     convert,
     input_format_of,
@@ -30,7 +31,12 @@ from knowledgepulse_convert import (
 )
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.convert.protobuf import read_exports
-from knowledgepulse_worker.tools.convert.unpacking import MAX_DOCUMENT, UNPACKING_ERRORS, Lines
+from knowledgepulse_worker.tools.convert.unpacking import (
+    MAX_DOCUMENT,
+    UNPACKING_ERRORS,
+    Lines,
+    read_member,
+)
 from knowledgepulse_worker.tools.terminal.lines import file_errors, without_mark
 from knowledgepulse_worker.tools.terminal.unread_files import ARCHIVE, unread_beginning, unread_name
 
@@ -71,6 +77,7 @@ class _Outcome(BaseModel):
     id: str
     success: bool | None = None
     confidence: float | None = Field(default=None, ge=0, le=1)
+    reward: float | None = Field(default=None, allow_inf_nan=False)
 
 
 def convert_lines(
@@ -278,8 +285,7 @@ def _of_archive(lines: Iterable[bytes]) -> Iterator[_Document]:
 
 def _member(archive: ZipFile, member: ZipInfo) -> Any:
     try:
-        with archive.open(member) as file:
-            text = file.read(MAX_DOCUMENT + 1)
+        text = read_member(archive, member)
         if len(text) > MAX_DOCUMENT:
             return ConversionError(f"unpacks to more than {MAX_DOCUMENT // 2**20} MiB")
         return _parsed(text)
@@ -325,7 +331,9 @@ def read_domains(path: Path) -> dict[str, str]:
 
 
 def read_outcomes(path: Path) -> dict[str, RunOutcome]:
-    """Read a file of outcomes, one ``{"id": …, "success": …, "confidence": …}`` per line.
+    """Read a file of outcomes, one ``{"id": …, "success": …, "confidence": …, "reward": …}`` per line.
+
+    A reward judges the run unless ``success`` does; see :class:`RunOutcome`.
 
     Raises:
         InputError: a line is invalid.
@@ -343,7 +351,9 @@ def read_outcomes(path: Path) -> dict[str, RunOutcome]:
             raise InputError(
                 f"{path}:{number}: not an outcome such as {accepted}: {_first(error)}"
             ) from error
-        outcomes[outcome.id] = RunOutcome(outcome.success, outcome.confidence)
+        rewards = [] if outcome.reward is None else [Reward("reward", outcome.reward)]
+        judged = RunOutcome(outcome.success, outcome.confidence)
+        outcomes[outcome.id] = judged.over(RunOutcome.graded(rewards))
     return outcomes
 
 

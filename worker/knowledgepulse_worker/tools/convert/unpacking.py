@@ -18,7 +18,7 @@ from lzma import LZMAError, LZMAFile
 from tempfile import TemporaryFile
 from threading import Thread
 from typing import IO, Any, TypeVar
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile, ZipInfo
 
 import cramjam
 
@@ -127,6 +127,43 @@ def _zstandard(packed: IO[bytes]) -> Iterator[IO[bytes]]:
         thread.join()  # the pipe is closed, so it ends at its next write
     if failures:
         raise failures[0]
+
+
+_ZSTANDARD = 93
+"""The method of a zip archive's members that Inspect writes; Python's zipfile reads it from 3.14 on."""
+_LOCAL_HEADER = struct.Struct("<26x2H")
+"""What stands before a member: at its end, the lengths of its name and of its extra field."""
+
+
+def read_member(archive: ZipFile, member: ZipInfo) -> bytes:
+    """Return the first :data:`MAX_DOCUMENT` bytes, and one more, of an archive's member.
+
+    Raises one of :data:`UNPACKING_ERRORS` if it cannot be unpacked, or is damaged.
+    """
+    if member.compress_type != _ZSTANDARD:
+        with archive.open(member) as file:
+            return file.read(MAX_DOCUMENT + 1)
+    if member.flag_bits & 1:
+        raise BadZipFile("it is encrypted")
+    source = archive.fp
+    if source is None:
+        raise BadZipFile("it is closed")
+    source.seek(member.header_offset)
+    lengths = _LOCAL_HEADER.unpack(source.read(_LOCAL_HEADER.size))
+    source.seek(sum(lengths), os.SEEK_CUR)
+    content = b""
+    with TemporaryFile() as packed:
+        packed.write(source.read(member.compress_size))
+        packed.seek(0)
+        try:
+            with _zstandard(packed) as file:
+                content = file.read(MAX_DOCUMENT + 1)
+        except UNPACKING_ERRORS:
+            if len(content) <= MAX_DOCUMENT:  # else, it is that nobody reads the rest
+                raise
+    if len(content) <= MAX_DOCUMENT and zlib.crc32(content) != member.CRC:
+        raise BadZipFile("its checksum is wrong")
+    return content
 
 
 _COMPRESSED: dict[bytes, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {

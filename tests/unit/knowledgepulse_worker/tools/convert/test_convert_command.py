@@ -27,7 +27,7 @@ from knowledgepulse_convert import Options
 from knowledgepulse_convert import convert as conversions_of
 from knowledgepulse_worker.cli import entry as cli
 from knowledgepulse_worker.records.decode import decode_trace
-from knowledgepulse_worker.tools.convert import file_conversion
+from knowledgepulse_worker.tools.convert import file_conversion, unpacking
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, conversions
 from support.conversions import FOLDER, read_cases, small_documents
 from support.memory import traced
@@ -379,6 +379,75 @@ def test_what_is_wrong_in_an_archive_is_told_with_its_member(
     assert result.exit_code == 1
     assert problem in result.stderr
     assert len(traces(result)) == converted
+
+
+GRADED = [{"messages": CHAT, "id": str(reward), "score": reward} for reward in (0.25, 0.5, 7)]
+
+
+def successes(result):
+    return [(trace["metadata"]["success"], trace["metadata"]["outcome_source"]) for trace in traces(result)]
+
+
+def test_scores_that_judge_nothing_are_named_and_judge_the_runs_if_asked(convert):
+    lines = "\n".join(map(json.dumps, GRADED)).encode()
+    result = convert(lines)
+    assert successes(result) == [(True, "ended_without_error")] * 3
+    assert "scores that judged none of the traces that have them: score (3);" in result.stderr
+
+    result = convert(lines, options=["--success-from", "score=0.5"])
+    assert successes(result) == [(False, "label"), (True, "label"), (True, "label")]
+    assert "judged none" not in result.stderr
+    assert [s for s, _ in successes(convert(lines, options=["--success-from", "score"]))] == [
+        False,
+        False,
+        True,
+    ]
+    assert (
+        "'x' is not a number, as in NAME=0.5" in convert(lines, options=["--success-from", "score=x"]).stderr
+    )
+
+
+def test_outcomes_may_be_rewards_which_judge_if_nothing_else_does(convert, tmp_path):
+    outcomes = tmp_path / "outcomes.jsonl"
+    own = [
+        {"id": "0.25", "reward": 0.5},
+        {"id": "0.5", "reward": 0.5, "success": True},
+        {"id": "7", "reward": 9},
+    ]
+    outcomes.write_text("\n".join(map(json.dumps, own)))
+    result = convert("\n".join(map(json.dumps, GRADED)).encode(), options=["--outcomes", str(outcomes)])
+    assert successes(result) == [(False, "label"), (True, "label"), (True, "ended_without_error")]
+    assert [trace["metadata"]["rewards"][0] for trace in traces(result)] == [
+        {"name": "reward", "value": value} for value in (0.5, 0.5, 9)
+    ]
+
+
+ZSTANDARD = (FOLDER / "inspect.eval").read_bytes()
+"""An archive as Inspect 0.3.285 writes it: its members are packed by zstd."""
+
+
+def test_an_archive_whose_members_are_packed_by_zstd_is_read(convert):
+    result = convert(ZSTANDARD)
+    [trace] = traces(result)
+    assert (result.exit_code, trace["metadata"]["success"]) == (0, True)
+    assert [step["tool"]["name"] for step in trace["steps"] if step["type"] == "tool_call"] == [
+        "search",
+        "read_file",
+    ]
+
+
+def test_a_member_packed_by_zstd_that_is_damaged_or_too_large_is_told(convert, monkeypatch):
+    middle = ZSTANDARD.index(b"samples/") + 2000
+    damaged = ZSTANDARD[:middle] + b"x" + ZSTANDARD[middle + 1 :]
+    assert "samples/s1_epoch_1.json: not converted: cannot be unpacked" in convert(damaged).stderr
+    wrong = bytearray(ZSTANDARD)
+    with ZipFile(io.BytesIO(ZSTANDARD)) as file:
+        checksum = file.getinfo("samples/s1_epoch_1.json").CRC.to_bytes(4, "little")
+    wrong[ZSTANDARD.rindex(checksum)] ^= 1
+    assert "its checksum is wrong" in convert(bytes(wrong)).stderr
+    for module in (file_conversion, unpacking):
+        monkeypatch.setattr(module, "MAX_DOCUMENT", 5000)
+    assert "unpacks to more than 0 MiB" in convert(ZSTANDARD).stderr
 
 
 def test_equal_errors_are_printed_once_with_their_number(convert, tmp_path):

@@ -16,7 +16,6 @@ import msgspec
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.tools.backends.backend import (
-    OUTCOMES,
     SCORE,
     Backend,
     BackendWords,
@@ -121,12 +120,12 @@ class Langfuse(Backend):
         return RunContent(listing, document, "langfuse", has_ended, last_ms, outcome)
 
     async def _judgements(self, run: str) -> dict[str, Any]:
-        """Return the values of the trace's scores that state an outcome, by name."""
+        """Return the values of the trace's scores, by name."""
         query = [("traceId", run), ("fields", "subject")]
         found = {}
         for row in await whole(self._client, self._pages("/api/public/v3/scores", query, _PAGE_SCORES)):
             match row:
-                case {"name": str(name), "value": value, "subject": {"kind": "trace"}} if name in OUTCOMES:
+                case {"name": str(name), "value": value, "subject": {"kind": "trace"}}:
                     found[name] = value
         return found
 
