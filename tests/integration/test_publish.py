@@ -83,6 +83,27 @@ async def test_a_publication_outlasts_an_outage_and_says_that_it_waits(
     assert Counter(await values(stream, ALL)) == Counter(lines)
 
 
+async def test_a_publication_begins_in_an_outage_and_waits_for_its_first_broker(
+    node, proxy, stream, lines, caplog
+):
+    publisher = TracePublisher(stream.configured(kafka={"bootstrap_servers": node.proxied}))
+    await proxy.cut()
+
+    publishing = asyncio.create_task(publish_all(publisher, lines))
+    async with asyncio.timeout(120):
+        while "waiting for a broker" not in caplog.text:
+            await asyncio.sleep(0.05)
+    await proxy.mend()
+    await publishing
+
+    assert Counter(await values(stream, ALL)) == Counter(lines)
+
+
+async def publish_all(publisher, lines):
+    async with publisher:
+        await publish(publisher, lines)
+
+
 async def test_a_confirmation_that_is_lost_publishes_nothing_twice(node, proxy, stream, lines):
     """The broker has the records when the line breaks, and the publisher does not know."""
     publisher = TracePublisher(stream.configured(kafka={"bootstrap_servers": node.proxied}))

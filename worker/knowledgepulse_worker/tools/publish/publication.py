@@ -242,8 +242,10 @@ def _print_how_to_continue(published: PublishProgress, skip: int, *, is_too_larg
     if is_too_large and unknown <= 1:  # this one was sent and refused, or is larger than any trace may be
         errors.print(f"record {done + 1} is too large; continue after it with --skip {done + 1}")
         return
-    if published.records:
+    if done:
         errors.print(f"stopped early: the first {done} records are confirmed; continue with --skip {done}")
+    else:
+        errors.print("stopped early: no record is confirmed")
     if unknown:
         errors.print(f"the next {unknown} may or may not have been published")
 

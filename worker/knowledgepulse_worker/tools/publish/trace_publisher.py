@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any, Self
 
 from knowledgepulse_kafka.errors import NoBrokerError, TooLargeError
@@ -31,6 +32,9 @@ _OVERHEAD = 1000
 """More bytes than a record takes beside its key and value."""
 _LARGE_BYTES = 1_000_000
 """The size above which a topic with the default ``max.message.bytes``, 1,048,588, may refuse a record."""
+
+_PAUSES = (1.0, 2.0, 5.0, 10.0)
+"""Seconds between two attempts to reach a broker; the last one repeats."""
 
 _CLOSE_LIMIT, _END_LIMIT = 5.0, 1.0
 """Seconds for the client to close, and for its thread to end, in a publication with a limit."""
@@ -65,7 +69,7 @@ class TracePublisher:
     partition are compared: keyed by ``id``, a random share of all traces; by ``agent_id`` or ``task_domain``,
     including all traces of the same agent or domain.
 
-    During an outage, it logs a warning every minute.
+    It waits for the first broker, and logs that once. In an outage, it logs a warning every minute.
 
     Args:
         settings: the brokers, the raw topic and the largest trace.
@@ -90,7 +94,25 @@ class TracePublisher:
         self._unconfirmed: deque[asyncio.Future[object]] = deque()
 
     async def __aenter__(self) -> Self:
-        """Connect.
+        """Connect as soon as a broker can be reached, which may be long after an agent has started.
+
+        Raises:
+            SecurityError: the brokers reject the login, the certificate or an operation.
+            TopicError: the raw topic does not exist.
+        """
+        for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
+            try:
+                await self.connect()
+            except NoBrokerError as error:
+                if pause == _PAUSES[0]:
+                    logger.warning("%s; waiting for a broker", error)
+                await asyncio.sleep(pause)
+            else:
+                break
+        return self
+
+    async def connect(self) -> None:
+        """Connect now.
 
         Raises:
             NoBrokerError: no broker can be reached.
@@ -101,7 +123,6 @@ class TracePublisher:
             await admin.require_existing(self.topic)  # producing to it may create it, with one partition
         await self._publisher.__aenter__()
         self._warning = asyncio.create_task(self._warn_of_silence())
-        return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Wait until the brokers have confirmed all traces; disconnect.
@@ -195,14 +216,14 @@ def publish_lines(lines: Iterable[bytes], publisher: TracePublisher, limit: floa
         limit: seconds to wait for the brokers; None for as long as they are away.
 
     Raises:
-        NoBrokerError: no broker can be reached at the start, or within the limit.
+        NoBrokerError: there is a limit, and no broker can be reached at the start or within it.
         SecurityError: the brokers reject the login, the certificate or an operation.
         TopicError: the raw topic does not exist.
         DeliveryError: the brokers rejected a record.
     """
     deadline = None if limit is None else time.monotonic() + limit
     with _event_loop(None if limit is None else _END_LIMIT) as run:
-        run(publisher.__aenter__(), deadline)
+        run(publisher.__aenter__() if limit is None else publisher.connect(), deadline)
         try:
             for line in lines:
                 if value := line.strip():

@@ -19,7 +19,7 @@ class Publisher:
     def __init__(self, silent):
         self.silent, self.closed = silent, False
 
-    async def __aenter__(self):
+    async def connect(self):
         await self._step("enter")
 
     async def __aexit__(self, *_):
@@ -50,6 +50,38 @@ def test_a_client_that_does_not_close_is_left_behind(monkeypatch):
     monkeypatch.setattr(trace_publisher, "_CLOSE_LIMIT", 0.2)
     with pytest.raises(NoBrokerError, match="no confirmation in time"):
         publish_lines([b"{}"], Publisher("close"), limit=60)
+
+
+async def test_a_publisher_waits_for_its_first_broker(monkeypatch, caplog):
+    """An agent that started in an outage lost its trace: the publisher gave up after a third of a second."""
+    attempts = []
+
+    async def connect(_self):
+        attempts.append(None)
+        if len(attempts) < 6:
+            raise NoBrokerError("kafka.bootstrap_servers: localhost:1: refused")
+
+    async def close(*_):
+        pass
+
+    monkeypatch.setattr(TracePublisher, "connect", connect)
+    monkeypatch.setattr(TracePublisher, "__aexit__", close)
+    monkeypatch.setattr(trace_publisher, "_PAUSES", (0.0, 0.001))
+    async with TracePublisher(Settings()):
+        pass
+
+    assert len(attempts) == 6
+    assert [record.message for record in caplog.records] == [
+        "kafka.bootstrap_servers: localhost:1: refused; waiting for a broker"
+    ]
+
+
+async def test_a_publication_with_a_limit_does_not_wait_where_brokers_refuse():
+    """What it would publish waits in a spool, and an agent waits for its hook."""
+    settings = Settings(kafka=KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{free_ports(1)[0]}"))
+
+    with pytest.raises(NoBrokerError, match="refused"):
+        await asyncio.to_thread(publish_lines, [b"{}"], TracePublisher(settings), 60)
 
 
 async def test_a_broker_that_takes_connections_and_does_not_answer_ends_it_too():
