@@ -9,6 +9,7 @@ from knowledgepulse_curator.contributions.registry_client import FinalAnswer
 from knowledgepulse_kafka.rights import READ, WRITE, Right, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.worker_topics import contributions_topic_name
+from knowledgepulse_worker.policy import CONTRIBUTE
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.common.departure_rule import HoldReason
 
@@ -18,7 +19,7 @@ Result = Literal[FinalAnswer, HoldReason, "invalid", "not_redacted", "foreign"]
 
 def source_topic(settings: Settings) -> str:
     """Return the topic that is sent: that of the redacted copies if it is set, otherwise `contribute`."""
-    return settings.topics.redacted or settings.topics.contribute
+    return settings.topics.redacted or settings.topics.of(CONTRIBUTE)
 
 
 def contribution_rights(settings: Settings) -> Iterator[Right]:

@@ -17,12 +17,12 @@ from knowledgepulse_schemas.headers import last_header
 from knowledgepulse_schemas.trace import parse_date_time
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.errors import REDACTION_REASONS, InvalidRecordError
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import CONTRIBUTE, Policy
 from knowledgepulse_worker.records.decode import decode_members, with_quality_score
 from knowledgepulse_worker.records.decode_content import counts_of
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.score_header import decode_score, without_content
-from knowledgepulse_worker.scoring import Score, TraceText, rescore
+from knowledgepulse_worker.scoring import Score, TraceText, decide, rescore
 from knowledgepulse_worker.tools.common.scored_records import worker_headers
 from knowledgepulse_worker.tools.common.trace_summary import MetadataSummary, OutcomeSummary
 
@@ -139,7 +139,7 @@ class Candidate:
         metadata = self.members.metadata
         yield "day", self.day
         yield "domain", self.domain
-        yield "decision", self.parts.decision if self.parts else "contribute"
+        yield "decision", self.parts.decision if self.parts else CONTRIBUTE.name
         yield "framework", metadata.framework or "not stated"
         yield "agent", metadata.agent_id or "not stated"
         yield "visibility", metadata.visibility
@@ -225,7 +225,7 @@ class Rules:
                 return LeftOutRecord(held, getattr(metadata, held))
         if choices.domain and not {metadata.task_domain, candidate.domain} & {*choices.domain}:
             return LeftOutRecord("other_domain")
-        if candidate.parts is not None and candidate.parts.decision != "contribute":
+        if candidate.parts is not None and not decide(candidate.parts).kept:
             return LeftOutRecord("rejected" if choices.policy is None else "policy")
         return LeftOutRecord("min_score") if candidate.score < choices.min_score else None
 

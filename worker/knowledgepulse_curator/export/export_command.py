@@ -80,7 +80,7 @@ from knowledgepulse_worker.tools.terminal.options import embedder_option
 @click.option(
     "--policy",
     type=EXISTING,
-    help="Rescore `contribute` and `rejected` under this policy, and export the traces that pass.",
+    help="Rescore all scored traces under this policy, and export those that pass.",
 )
 @click.option(
     "--best",

@@ -28,7 +28,7 @@ from knowledgepulse_curator.export.redacted_inputs import RedactedInputs
 from knowledgepulse_curator.export.secret_scan import Scanner, detectors
 from knowledgepulse_curator.labels.labels import labels_of_files
 from knowledgepulse_worker.embedding import load_embedder
-from knowledgepulse_worker.policy import PRIVACY_LEVELS, VISIBILITIES
+from knowledgepulse_worker.policy import PRIVACY_LEVELS, ROUTES, VISIBILITIES
 from knowledgepulse_worker.redaction.process import RedactionProcess
 from knowledgepulse_worker.redaction.sdk import SDK_CLEANER
 from knowledgepulse_worker.settings import Settings
@@ -78,7 +78,10 @@ async def _opened_inputs(
 ) -> AsyncIterator[ExportInputs]:
     """Open the files or else the topics, with redacted traces if they are to be redacted."""
     topics, choices = settings.topics, rules.choices
-    names = [redacted or topics.contribute, *([topics.rejected] if choices.policy else [])]
+    kept, others = (
+        [topics.of(route) for route in ROUTES.values() if route.kept is kept] for kept in (True, False)
+    )
+    names = [*([redacted] if redacted else kept), *(others if choices.policy else [])]
     async with AsyncExitStack() as stack:
         inputs: ExportInputs
         if files:

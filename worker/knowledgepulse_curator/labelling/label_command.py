@@ -69,7 +69,7 @@ def label(
 ) -> None:
     """Label traces in a browser, one at a time, until Ctrl-C.
 
-    Reads traces from `contribute` and `rejected`, or from FILES, and shows a random sample of those that have
+    Reads scored traces from the workers' topics, or from FILES, and shows a random sample of those that have
     no label in --labels, of all domains in turns. Nothing leaves the machine: the page is served on
     127.0.0.1, at an address that only this command prints. Each label is on disk before the next trace; the
     same command continues after the last one. Two people who label the same traces give different names and

@@ -5,7 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-_OF_TRACES = ("unprofiled", "fleet", "latency", "contributed", "rejected", "dead_letters")
+from knowledgepulse_worker.policy import ROUTES
+
+_OF_TRACES = (
+    *("unprofiled", "fleet", "latency"),
+    *(route.participle for route in ROUTES.values()),
+    "dead_letters",
+)
 """The fields about finished records, besides the scores."""
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import asdict
 from hashlib import sha256
 from importlib import resources
 from ipaddress import ip_address
@@ -12,6 +14,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import HttpVersion11
 
+from knowledgepulse_worker.policy import ROUTES
 from knowledgepulse_worker.settings import WebSettings
 
 _SAFE = {
@@ -56,8 +59,14 @@ def page_headers(page: bytes) -> dict[str, str]:
     }
 
 
-PAGE = resources.files("knowledgepulse_worker.http").joinpath("status.html").read_bytes()
-"""The status page, which asks for its data."""
+_ROUTES = json.dumps([asdict(route) for route in ROUTES.values()]).encode()
+PAGE = (
+    resources.files("knowledgepulse_worker.http")
+    .joinpath("status.html")
+    .read_bytes()
+    .replace(b"const ROUTES = [];", b"const ROUTES = %s;" % _ROUTES)
+)
+"""The status page, which knows the routes and asks for its data."""
 
 PAGE_HEADERS = page_headers(PAGE)
 

@@ -19,6 +19,7 @@ from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, OutputRecord
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.lane.size_log import SizeLog
 from knowledgepulse_worker.lane.stages import RecordOutcome
+from knowledgepulse_worker.policy import ROUTES
 from knowledgepulse_worker.records.ledger_records import Failure
 from knowledgepulse_worker.records.outputs import Outputs, with_current_timestamp
 from knowledgepulse_worker.redaction.copies import Redaction
@@ -52,13 +53,14 @@ class Replacements:
         return output
 
     def copy(self, outcome: RecordOutcome, copied: Callable[[BaseException | None], None]) -> None:
-        """Request the redacted copy of a contributed trace, if there is to be one.
+        """Request the redacted copy of a trace worth keeping, if there is to be one.
 
         Args:
             outcome: the trace's outcome, whose output is built.
             copied: called once the copy is there, or with the error that prevents it.
         """
-        if self.redaction is None or outcome.output is None or outcome.entry.decision != "contribute":
+        decision = outcome.entry.decision
+        if self.redaction is None or outcome.output is None or decision is None or not ROUTES[decision].kept:
             return
         copying = self.redaction.copy(outcome.record, outcome.entry, outcome.output)
         outcome.redacting = asyncio.create_task(copying)
@@ -103,7 +105,7 @@ class Replacements:
                 self.size_log.note(refused, outcome.record.source)
             failure = Failure(_reason(problem), type(problem).__name__, str(problem))
             outcome.entry = replace(outcome.entry, decision=None, failure=failure)
-            outcome.redacting = outcome.redacted_copy = None  # it is not contributed
+            outcome.redacting = outcome.redacted_copy = None  # it is a dead letter
             replacement = self.outputs.build(outcome.record, outcome.entry)
         else:
             replacement = self.outputs.build_truncated(outcome.record, outcome.entry)

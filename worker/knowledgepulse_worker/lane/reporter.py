@@ -15,6 +15,7 @@ from knowledgepulse_worker.lane.stages import RecordOutcome
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import LAST_RECORDS, PublishedTrace
 from knowledgepulse_worker.observe.shadow import ShadowComparison
+from knowledgepulse_worker.policy import ROUTES
 from knowledgepulse_worker.records.decode_content import counts_of
 from knowledgepulse_worker.scoring import ScoredRecord, reading_of
 
@@ -142,12 +143,9 @@ def _published(outcome: RecordOutcome) -> PublishedTrace | None:
 
 
 def _latest(reported: Sequence[RecordOutcome]) -> list[RecordOutcome]:
-    """Return all dead letters, and as many contributed and rejected traces as the status page shows."""
-    latest: dict[str, deque[RecordOutcome]] = {
-        "contribute": deque(maxlen=LAST_RECORDS),
-        "rejected": deque(maxlen=LAST_RECORDS),
-        "dead_letter": deque(),
-    }
+    """Return all dead letters, and as many traces of each route as the status page shows."""
+    latest: dict[str, deque[RecordOutcome]] = {name: deque(maxlen=LAST_RECORDS) for name in ROUTES}
+    latest["dead_letter"] = deque()
     for outcome in reported:
         latest[outcome.entry.outcome].append(outcome)
     return [*chain.from_iterable(latest.values())]

@@ -9,9 +9,7 @@ from statistics import median
 
 from knowledgepulse_worker.observe.metric_registry import Makers, start_at_zero
 from knowledgepulse_worker.observe.recent import PublishedTrace
-from knowledgepulse_worker.observe.trace_metrics import DECISIONS
-from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring import Decision
+from knowledgepulse_worker.policy import ROUTES, Decision, Policy
 
 RELOAD_RESULTS = ("ok", "failed")
 
@@ -47,7 +45,7 @@ class PolicyMetrics:
             "Published traces by their decision and the shadow policy's",
             ["active", "shadow"],
         )
-        for decisions in product(DECISIONS, DECISIONS):
+        for decisions in product(ROUTES, ROUTES):
             self._shadow_decisions.labels(*decisions)
         self._reloads = make.counter("kp_policy_reloads", "Reloads of a changed policy file", ["result"])
         start_at_zero(self._reloads, RELOAD_RESULTS)

@@ -15,15 +15,15 @@ from typing import Literal, NamedTuple, overload
 import msgspec
 
 from knowledgepulse_schemas.dead_letter import Reason
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import ROUTES, Decision, Policy
 from knowledgepulse_worker.records.ledger_records import Failure
-from knowledgepulse_worker.scoring import Decision, Explanation, Score, ScoredRecord, explain_score, shortened
+from knowledgepulse_worker.scoring import Explanation, Score, ScoredRecord, explain_score, shortened
 
 LAST_SCORES = 1000
 """Number of traces whose scores and times are kept."""
 
 LAST_RECORDS = 20
-"""Number of contributed traces, rejected traces and dead letters each that are kept with their details."""
+"""Number of traces of each route, and of dead letters, that are kept with their details."""
 
 LAST_TEXTS = 256
 """Number of texts of each domain whose letters are kept."""
@@ -154,8 +154,7 @@ class Recent:
         self.letters: defaultdict[str, deque[tuple[int, int]]] = defaultdict(lambda: deque(maxlen=LAST_TEXTS))
         self.unprofiled: deque[str] = deque(maxlen=LAST_SCORES)
         self.traces: dict[Decision, deque[RecentTrace]] = {
-            "contribute": deque(maxlen=LAST_RECORDS),
-            "rejected": deque(maxlen=LAST_RECORDS),
+            decision: deque(maxlen=LAST_RECORDS) for decision in ROUTES
         }
         self.dead_letters: deque[RecentDeadLetter] = deque(maxlen=LAST_RECORDS)
         self.truncations: deque[TruncatedOffsets] = deque(maxlen=LAST_RECORDS)
@@ -177,7 +176,7 @@ class Recent:
         """Record committed outputs.
 
         Args:
-            outcomes: their numbers, of contribute, rejected and dead_letter.
+            outcomes: their numbers, by route or as dead_letter.
             end_to_end: the seconds from the records' timestamps.
         """
         now = time.monotonic()

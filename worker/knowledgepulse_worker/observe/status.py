@@ -59,8 +59,9 @@ from knowledgepulse_worker.observe.status_data import (
     TraceDetails,
     Unprofiled,
 )
-from knowledgepulse_worker.observe.trace_metrics import DECISIONS, OUTCOMES
-from knowledgepulse_worker.scoring import Decision, Score, override_effects, similarity_text
+from knowledgepulse_worker.observe.trace_metrics import OUTCOMES
+from knowledgepulse_worker.policy import ROUTES, Decision
+from knowledgepulse_worker.scoring import Score, override_effects, similarity_text
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.verdict import Verdict
 
@@ -111,7 +112,7 @@ class Status:
 
     def to_json(self, *, content: bool) -> bytes:
         """Return :meth:`data` as JSON."""
-        return msgspec.json.encode(self.data(content=content))
+        return msgspec.json.encode(self.data(content=content).members())
 
     def data(self, *, content: bool) -> StatusData:
         """Return the current status.
@@ -123,10 +124,6 @@ class Status:
         """
         now = _Values(self._metrics.samples(*_OTHER_METRICS, *_PARTITION_GAUGES.values()))
         recent, settings = self._metrics.recent, self._settings
-        contributed, rejected = (
-            [_trace(trace, content=content) for trace in reversed(recent.traces[decision])]
-            for decision in DECISIONS
-        )
         return StatusData(
             at=time.time(),
             up_seconds=time.monotonic() - self._started,
@@ -146,8 +143,10 @@ class Status:
             latency=self._latency(now.value("kp_budget_seconds")),
             in_flight=_in_flight(now),
             partitions=_partitions(now),
-            contributed=contributed,
-            rejected=rejected,
+            traces={
+                route.participle: [_trace(trace, content=content) for trace in reversed(recent.traces[name])]
+                for name, route in ROUTES.items()
+            },
             dead_letters=[_dead_letter(letter, content=content) for letter in reversed(recent.dead_letters)],
         )
 
@@ -311,9 +310,13 @@ def _breakdown(traces: Iterable[tuple[str | None, Decision]], listed: Collection
     names = sorted(names, key=lambda name: -counts[name].total())[:LISTED_AGENTS]
     other = sum((count for name, count in counts.items() if name not in names), Counter[Decision]())
     return Breakdown(
-        [NamedDecisions(name, counts[name].total(), counts[name]["contribute"]) for name in names],
-        OtherDecisions(other.total(), other["contribute"]),
+        [NamedDecisions(name, counts[name].total(), _kept(counts[name])) for name in names],
+        OtherDecisions(other.total(), _kept(other)),
     )
+
+
+def _kept(decisions: Counter[Decision]) -> int:
+    return sum(count for decision, count in decisions.items() if ROUTES[decision].kept)
 
 
 def _quantiles(seconds: Collection[float]) -> Quantiles:

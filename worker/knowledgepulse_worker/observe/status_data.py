@@ -105,7 +105,7 @@ class Unprofiled(msgspec.Struct, frozen=True):
 
 
 class NamedDecisions(msgspec.Struct, frozen=True):
-    """The decisions on the traces of an agent or a framework; the name is None for traces without one."""
+    """The traces of an agent or a framework, and those kept; the name is None for traces without one."""
 
     name: str | None
     traces: int
@@ -113,7 +113,7 @@ class NamedDecisions(msgspec.Struct, frozen=True):
 
 
 class OtherDecisions(msgspec.Struct, frozen=True):
-    """The decisions on all other traces."""
+    """All other traces, and those kept."""
 
     traces: int
     contributed: int
@@ -227,7 +227,7 @@ class ShadowFigures(RescoreFigures, frozen=True):
 
 
 class StatusData(msgspec.Struct, frozen=True):
-    """The status of a worker."""
+    """The status of a worker; ``traces`` has the latest of each route by its participle."""
 
     at: float
     up_seconds: float
@@ -247,6 +247,12 @@ class StatusData(msgspec.Struct, frozen=True):
     latency: Latency
     in_flight: InFlight
     partitions: Partitions
-    contributed: Sequence[TraceDetails]
-    rejected: Sequence[TraceDetails]
+    traces: Mapping[str, Sequence[TraceDetails]]
     dead_letters: Sequence[LetterDetails]
+
+    def members(self) -> dict[str, Any]:
+        """Return the members as JSON has them: those of ``traces`` stand in its place."""
+        members: dict[str, Any] = {}
+        for name, value in msgspec.structs.asdict(self).items():
+            members |= value if name == "traces" else {name: value}
+        return members

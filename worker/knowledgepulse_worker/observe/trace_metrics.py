@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
-from typing import get_args
 
 from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.errors import REDACTION_REASONS
 from knowledgepulse_worker.observe.metric_registry import Makers, children_of, start_at_zero
 from knowledgepulse_worker.observe.recent import PublishedTrace
-from knowledgepulse_worker.policy import DIMENSIONS, Policy
-from knowledgepulse_worker.scoring import Decision, Score
+from knowledgepulse_worker.policy import DIMENSIONS, ROUTES, Policy
+from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.settings import FleetSettings
 
-DECISIONS: tuple[Decision, ...] = get_args(Decision)
-OUTCOMES = (*DECISIONS, "dead_letter")
+OUTCOMES = (*ROUTES, "dead_letter")
 STAGES = ("decode", "queue", "embed", "score", "redact", "commit")
 REDACTION_RESULTS = ("ok", *REDACTION_REASONS)
 
@@ -74,9 +72,9 @@ class TraceMetrics:
         )
         self._agent_ids = frozenset(fleet.agent_ids)
         self._framework_names = frozenset(fleet.frameworks)
-        for agent_id, decision in product((*fleet.agent_ids, _OTHER), DECISIONS):
+        for agent_id, decision in product((*fleet.agent_ids, _OTHER), ROUTES):
             agents.labels(agent_id, decision)
-        for framework, decision in product((*fleet.frameworks, _OTHER), DECISIONS):
+        for framework, decision in product((*fleet.frameworks, _OTHER), ROUTES):
             frameworks.labels(framework, decision)
         self._agent_traces_of = children_of(agents)
         self._framework_traces_of = children_of(frameworks)
@@ -113,7 +111,7 @@ class TraceMetrics:
     def start_domains(self, policy: Policy) -> None:
         """Create the series of a policy's domains."""
         for domain, profile in policy.profiles.items():
-            for decision in DECISIONS:
+            for decision in ROUTES:
                 self._quality.labels(domain, decision)
             for dimension in (*DIMENSIONS, *(["learned"] if profile.learned else [])):
                 self._dimension.labels(domain, dimension)

@@ -26,10 +26,18 @@ from knowledgepulse_worker.policy.model import (
     is_digest_of,
 )
 from knowledgepulse_worker.policy.profile import Profile, places
+from knowledgepulse_worker.policy.routes import (
+    CONTRIBUTE,
+    REJECTED,
+    ROUTES,
+    Decision,
+    Route,
+)
 from knowledgepulse_worker.policy.weights import DEFAULT_DOMAIN, DIMENSIONS, REFERENCE_WEIGHTS, Weights
 
 __all__ = [
     "BUCKETS",
+    "CONTRIBUTE",
     "DEFAULT_DOMAIN",
     "DIGEST_LENGTH",
     "DIMENSIONS",
@@ -41,9 +49,12 @@ __all__ = [
     "MINIMUMS",
     "PRIVACY_LEVELS",
     "REFERENCE_WEIGHTS",
+    "REJECTED",
+    "ROUTES",
     "SHARE_WINDOWS",
     "TERMS",
     "VISIBILITIES",
+    "Decision",
     "DomainPolicy",
     "FitOrigin",
     "Guard",
@@ -52,6 +63,7 @@ __all__ = [
     "PolicyInForce",
     "Profile",
     "Reading",
+    "Route",
     "Term",
     "Weights",
     "WithholdReason",

@@ -14,9 +14,10 @@ import numpy as np
 from knowledgepulse_kafka.records import Position
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.errors import InputError, LedgerError
+from knowledgepulse_worker.policy import Decision
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.score_header import decode_score
-from knowledgepulse_worker.scoring import Decision, LastScores, Score
+from knowledgepulse_worker.scoring import LastScores, Score
 
 POSITION_KEY = b"position"
 """The key of the changelog record with the partition's position."""
@@ -88,7 +89,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
     topic_id: bytes = b""
 
     @property
-    def outcome(self) -> Literal["contribute", "rejected", "dead_letter"]:
+    def outcome(self) -> Decision | Literal["dead_letter"]:
         """The kind of output that the record gets."""
         return self.decision or "dead_letter"
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from knowledgepulse_kafka.records import NO_TIMESTAMP, Headers, OutputRecord, RawRecord, is_utf8
 from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_worker.errors import LedgerError, RedactionReason
+from knowledgepulse_worker.policy import ROUTES
 from knowledgepulse_worker.records.decode import with_quality_score
 from knowledgepulse_worker.records.ledger_records import Entry, Failure
 from knowledgepulse_worker.records.score_header import (
@@ -60,11 +61,10 @@ class Outputs:
             LedgerError: the entry is neither a decision nor a failure.
         """
         if entry.decision is not None and entry.score is not None and record.value is not None:
-            topic = self._topics.contribute if entry.decision == "contribute" else self._topics.rejected
             score = decode_quality_score(entry.score)
             return self._record(
                 record,
-                topic,
+                self._topics.of(ROUTES[entry.decision]),
                 with_quality_score(record.value, score, place),
                 record.headers + _score_headers(record, entry, entry.score),
             )

@@ -12,6 +12,7 @@ Score traces in any process, with or without an embedder::
 The KnowledgePulse SDK 0.1.1 is the reference for the formula.
 """
 
+from knowledgepulse_worker.policy import Decision
 from knowledgepulse_worker.scoring.cache import LOOK_UPS, Nearest, VectorCache
 from knowledgepulse_worker.scoring.content import Content, StepText, content, shortened, task_of
 from knowledgepulse_worker.scoring.counts import Counts, count_steps, count_trace, reading_of
@@ -38,8 +39,8 @@ from knowledgepulse_worker.scoring.learned import NoFactsError, contributions, l
 from knowledgepulse_worker.scoring.overrides import apply_overrides, overrides_of
 from knowledgepulse_worker.scoring.rescore_report import RescoreFigures, RescoreReport, rescore_all
 from knowledgepulse_worker.scoring.rescorer import Rescorer, scores_under
+from knowledgepulse_worker.scoring.routing import decide
 from knowledgepulse_worker.scoring.score import (
-    Decision,
     Score,
     UnitInterval,
     quality_score,
@@ -100,6 +101,7 @@ __all__ = [
     "contributions",
     "count_steps",
     "count_trace",
+    "decide",
     "decision_text",
     "embedding_text",
     "explain_score",

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Generic, TypeVar
 
 import msgspec
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import ROUTES, Decision, Policy
 from knowledgepulse_worker.scoring.dimensions import Dimensions
 from knowledgepulse_worker.scoring.rescorer import Rescorer
-from knowledgepulse_worker.scoring.score import Decision, Score
+from knowledgepulse_worker.scoring.score import Score
 from knowledgepulse_worker.scoring.scored_record import ScoredRecord
 
 Value = TypeVar("Value")
@@ -21,12 +22,7 @@ Value = TypeVar("Value")
 DecisionPair = tuple[Decision, Decision]
 """The decisions on a trace before and after."""
 
-DECISION_PAIRS: tuple[DecisionPair, ...] = (
-    ("contribute", "contribute"),
-    ("contribute", "rejected"),
-    ("rejected", "contribute"),
-    ("rejected", "rejected"),
-)
+DECISION_PAIRS: tuple[DecisionPair, ...] = tuple(product(ROUTES, ROUTES))
 
 
 class Change(msgspec.Struct, Generic[Value], frozen=True):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import lru_cache
-from typing import Annotated, Any, Literal, Protocol, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import asdict, replace
 
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
-from knowledgepulse_worker.policy import Policy, Profile, WithholdReason, places
+from knowledgepulse_worker.policy import Decision, Policy, Profile, WithholdReason
 from knowledgepulse_worker.scoring.cache import Nearest
 from knowledgepulse_worker.scoring.counts import Counts
 from knowledgepulse_worker.scoring.dimensions import (
@@ -23,25 +22,13 @@ from knowledgepulse_worker.scoring.dimensions import (
 )
 from knowledgepulse_worker.scoring.learned import learned_value
 from knowledgepulse_worker.scoring.overrides import Override, apply_overrides, overrides_of
-
-Decision = Literal["contribute", "rejected"]
+from knowledgepulse_worker.scoring.routing import RoutingMetadata, decide, passes, withheld
 
 UnitInterval: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 """A number from 0 to 1, checked when it is decoded."""
 
 TraceCount: TypeAlias = Annotated[int, Meta(ge=1)]
 """A number of traces, checked when it is decoded."""
-
-
-class RoutingMetadata(Protocol):
-    """The members of a trace's metadata that a policy reads."""
-
-    @property
-    def task_domain(self) -> str: ...  # noqa: D102 - as the schema has them, like the next ones
-    @property
-    def visibility(self) -> Visibility: ...  # noqa: D102
-    @property
-    def privacy_level(self) -> PrivacyLevel: ...  # noqa: D102
 
 
 class Score(Struct, frozen=True, omit_defaults=True):
@@ -82,14 +69,12 @@ class Score(Struct, frozen=True, omit_defaults=True):
     @property
     def decision(self) -> Decision:
         """``contribute`` if the score passes and nothing withholds the trace, or ``rejected``."""
-        return "contribute" if self.withheld is None and self.passes else "rejected"
+        return decide(self).name
 
     @property
     def passes(self) -> bool:
         """Whether the score passes: by its rank, or if it has none, by the threshold."""
-        if self.rank is None or self.of is None or self.share is None:
-            return self.quality_score >= self.threshold
-        return self.rank <= places(self.share, self.of)
+        return passes(self)
 
     @property
     def dimensions(self) -> Dimensions:
@@ -162,17 +147,16 @@ def score_trace(
         read.outcome_confidence,
     )
     learned = None if profile.learned is None else learned_value(profile, Dimensions(*dimensions), counts)
-    quality = _weighted(dimensions, overrides, profile, learned)
-    return Score(
-        quality,
+    score = Score(
+        _weighted(dimensions, overrides, profile, learned),
         *dimensions,
         overrides,
         profile.domain,
         profile.threshold,
         None if nearest is None else nearest.id,
-        _withheld(metadata, dimensions[1], quality, profile, policy),
-        learned,
+        learned=learned,
     )
+    return _guarded(score, metadata, policy)
 
 
 @lru_cache(4096)
@@ -181,15 +165,10 @@ def _of_steps(shape: Shape, success: bool) -> tuple[float, float, tuple[Override
     return shape.complexity, shape.tool_diversity, overrides_of(shape, success=success)
 
 
-def _withheld(
-    metadata: RoutingMetadata, novelty: float, quality: float, profile: Profile, policy: Policy
-) -> WithholdReason | None:
-    for guard, listed in policy.guards.items():
-        if getattr(metadata, guard) not in listed:
-            return guard
-    if profile.min_novelty > 0 and novelty < profile.min_novelty:  # the SDK's novelty may be below 0
-        return "novelty"
-    return "score" if quality < profile.min_score else None
+def _guarded(score: Score, metadata: RoutingMetadata, policy: Policy) -> Score:
+    """Return a score with the reason that withholds its trace, if there is one."""
+    reason = withheld(score, metadata, policy)
+    return score if reason is None else replace(score, withheld=reason)
 
 
 def rescore(score: Score, metadata: RoutingMetadata, policy: Policy, counts: Counts | None = None) -> Score:
@@ -210,15 +189,15 @@ def rescore(score: Score, metadata: RoutingMetadata, policy: Policy, counts: Cou
     """
     profile = policy.profile(metadata.task_domain)
     learned = learned_value(profile, score.dimensions, counts)
-    quality = quality_score(score.dimensions, score.overrides, profile, learned)
-    return replace(
+    rescored = replace(
         score,
-        quality_score=quality,
+        quality_score=quality_score(score.dimensions, score.overrides, profile, learned),
         domain=profile.domain,
         threshold=profile.threshold,
-        withheld=_withheld(metadata, score.novelty, quality, profile, policy),
+        withheld=None,
         learned=learned,
         share=None,
         rank=None,
         of=None,
     )
+    return _guarded(rescored, metadata, policy)

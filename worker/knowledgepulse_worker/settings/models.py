@@ -19,7 +19,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from knowledgepulse_kafka.config import Config, TokenFunction
 from knowledgepulse_worker.errors import SettingsError
 from knowledgepulse_worker.function_reference import FUNCTION_REFERENCE, import_function
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import ROUTES, Policy, Route
 from knowledgepulse_worker.settings.assemble_settings import AssembleSettings
 from knowledgepulse_worker.settings.redaction_settings import RedactionSettings
 from knowledgepulse_worker.settings.registry_settings import RegistrySettings
@@ -204,13 +204,18 @@ class TopicSettings(_Section):
         description="scores as OTLP spans, by `kp-worker evaluations`; not `assemble.spans`",
     )
 
-    @property
-    def scored(self) -> tuple[str, str]:
-        """The topics of scored traces."""
-        return self.contribute, self.rejected
+    def of(self, route: Route) -> str:
+        """Return the topic of a route."""
+        name: str = getattr(self, route.topic)
+        return name
 
     @property
-    def outputs(self) -> tuple[str, str, str]:
+    def scored(self) -> tuple[str, ...]:
+        """The topics of scored traces, in the order of the routes."""
+        return tuple(map(self.of, ROUTES.values()))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
         """The topics in which each raw record has its outcome once."""
         return *self.scored, self.dead_letter
 
@@ -221,7 +226,7 @@ class TopicSettings(_Section):
 
     @model_validator(mode="after")
     def _distinct(self) -> TopicSettings:
-        names = [self.raw, *self.outputs, *self.copies, self.evaluations, self.evaluation_spans]
+        names = [name for name in self.model_dump().values() if name is not None]
         if len(set(names)) < len(names):
             raise ValueError(f"the topics must have different names, got {', '.join(names)}")
         return self

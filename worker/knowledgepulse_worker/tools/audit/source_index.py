@@ -17,7 +17,7 @@ import msgspec
 
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_schemas import DeadLetterHeaders
-from knowledgepulse_worker.policy import FORMER_DIGEST_LENGTH
+from knowledgepulse_worker.policy import FORMER_DIGEST_LENGTH, ROUTES
 from knowledgepulse_worker.records.ledger_records import Entry, Failure, decode_entry
 from knowledgepulse_worker.records.outputs import with_original_timestamp
 from knowledgepulse_worker.settings import TopicSettings
@@ -101,6 +101,7 @@ class SourceIndex:
     def __init__(self, topics: TopicSettings, partitions: int) -> None:
         self.foreign = 0  # number of outputs without a source in the raw topic
         self._topics = topics
+        self._decisions = {topics.of(route): route.name for route in ROUTES.values()}
         self._partitions = partitions
         self._first: dict[tuple[str, int | None, int], int] = {}
         self._newest: dict[tuple[str, int | None, int], int] = {}
@@ -223,7 +224,7 @@ class SourceIndex:
         says = Entry(
             int(source[3]),
             record.timestamp_ms,
-            decision="contribute" if record.topic == self._topics.contribute else "rejected",
+            decision=self._decisions[record.topic],
             score=ours.get("kp-score", "").encode(),
             policy=ours.get("kp-policy", ""),
         )

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.policy import ROUTES, Policy
+from knowledgepulse_worker.scoring import ScoredRecord, decide
 from knowledgepulse_worker.scoring.explanation import explain_score
 from knowledgepulse_worker.settings import Settings
 
@@ -46,7 +46,8 @@ def line_of(record: ScoredRecord) -> str:
 def summarise(console: Console, results: Results, status: dict[str, Any], settings: Settings) -> None:
     """Print how many traces pass, how the scores are distributed, and what scoring took."""
     scores, outcomes = results.scores, ", ".join(f"{n} {outcome}" for outcome, n in results.outcomes.items())
-    passing = results.outcomes["contribute"] / results.outcomes.total()
+    kept = sum(results.outcomes[route.name] for route in ROUTES.values() if route.kept)
+    passing = kept / results.outcomes.total()
     console.rule("[bold]results")
     console.print(f"[bold]{passing:.0%} of {results.outcomes.total()} traces pass[/]: {outcomes}.")
     console.print()
@@ -105,7 +106,7 @@ def _histogram(scored: Sequence[ScoredRecord]) -> Table:
     table.add_column("traces", justify="right")
     table.add_column("pass", justify="right")
     bins = Counter(_bin(record) for record in scored)
-    passing = Counter(_bin(record) for record in scored if record.score.decision == "contribute")
+    passing = Counter(_bin(record) for record in scored if decide(record.score).kept)
     most = max(bins.values(), default=1)
     for number in range(min(bins, default=0), max(bins, default=-1) + 1):
         width, green = (round(counts[number] / most * _BAR_CHARACTERS) for counts in (bins, passing))

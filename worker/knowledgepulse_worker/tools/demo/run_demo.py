@@ -28,7 +28,7 @@ from knowledgepulse_kafka import CLIENT
 from knowledgepulse_kafka.topic_reader import Record, TopicReader
 from knowledgepulse_worker.errors import WorkerError
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.policy import DEFAULT_DOMAIN, Policy
+from knowledgepulse_worker.policy import DEFAULT_DOMAIN, ROUTES, Policy
 from knowledgepulse_worker.settings import (
     ENV_PREFIX,
     NESTED,
@@ -219,11 +219,9 @@ async def _watch(
 ) -> Results:
     """Publish the traces, and follow the outputs until all have arrived."""
     topics = settings.topics
-    outcomes = {
-        topics.contribute: "contribute",
-        topics.rejected: "rejected",
-        topics.dead_letter: "dead letter",
-    }
+    routes = {topics.of(route): route for route in ROUTES.values()}
+    outcomes: dict[str, str] = {topic: route.name for topic, route in routes.items()}
+    outcomes[topics.dead_letter] = "dead letter"
     results = Results(Counter(dict.fromkeys(outcomes.values(), 0)))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     async with AsyncExitStack() as stack:
@@ -245,7 +243,7 @@ async def _watch(
                 results.outcomes[outcomes[record.topic]] += 1
                 if scored := read_counted(record):
                     results.scored.append(scored)
-                    if record.topic == topics.contribute:
+                    if routes[record.topic].kept:
                         progress.console.print(line_of(scored))
             shown = ", ".join(f"{count} {outcome}" for outcome, count in results.outcomes.items())
             progress.update(

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 def evaluations(config: Path | None, to: tuple[str, str] | None, project: str, key_file: Path | None) -> None:
     """Send each score back to its agent's span until SIGTERM, SIGHUP or Ctrl-C.
 
-    Reads `contribute` and `rejected`; the first run starts at their beginning. For each trace, writes a
+    Reads the topics of scored traces; the first run starts at their beginning. For each trace, writes a
     `gen_ai.evaluation.result` event to `topics.evaluations`, and a span `evaluate`, a child of the agent's
     span, to `topics.evaluation_spans`, as OTLP JSON for the Kafka receiver of the OpenTelemetry Collector.
     Traces without `metadata.span_context` are skipped and counted; the traces that were converted from spans

@@ -111,7 +111,7 @@ class Inputs:
         if topics.foreign:
             errors.print(f"skipped {topics.foreign:,} records that were not written by a worker")
         if not records:
-            names = f"{self.settings.topics.contribute} and {self.settings.topics.rejected}"
+            names = " and ".join(self.settings.topics.scored)
             of = " of that period" if self.period != Period() else ""
             raise InputError(f"{names} contain no scored traces{of}")
         return records

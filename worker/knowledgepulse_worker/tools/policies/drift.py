@@ -24,7 +24,7 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.policy import DIMENSIONS, FORMER_DIGEST_LENGTH, Policy
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
-from knowledgepulse_worker.scoring import ScoredRecord, scores_under
+from knowledgepulse_worker.scoring import ScoredRecord, decide, scores_under
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 from knowledgepulse_worker.tools.terminal.reports import new_table
 
@@ -47,7 +47,7 @@ _BOUNDS: dict[str, tuple[float, ...]] = {
     "learned": _TENTHS,
 }
 """Upper bounds of the buckets, those of the workers' histograms; 1, which holds everything, is left out. A
-decision is 0 for rejected and 1 for contributed."""
+decision is 1 for traces that are kept, and 0 for others."""
 
 _CDF, _TRACES, _POLICY = "kp:reference:cdf", "kp:reference:traces", "kp:reference:policy_info"
 
@@ -97,7 +97,7 @@ def distributions(records: Iterable[ScoredRecord], policy: Policy) -> Distributi
     for score in scores_under(list(records), policy):
         for name in (*DIMENSIONS, "quality_score"):
             values[score.domain, name].append(getattr(score, name))
-        values[score.domain, "decision"].append(score.decision == "contribute")
+        values[score.domain, "decision"].append(decide(score).kept)
         if score.learned is not None:
             values[score.domain, "learned"].append(score.learned)
     distributions = {}

@@ -13,7 +13,7 @@ import click
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import printable
-from knowledgepulse_worker.policy import DIGEST_LENGTH, Policy
+from knowledgepulse_worker.policy import DIGEST_LENGTH, ROUTES, Policy
 from knowledgepulse_worker.settings import doubtful_domains, load_policy, load_settings
 from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.config_option import config_option, settings_file
@@ -22,7 +22,7 @@ from knowledgepulse_worker.terminal.printable import time_text
 from knowledgepulse_worker.tools.policies import command_inputs, policy_output
 from knowledgepulse_worker.tools.terminal.arguments import EXISTING, NewFile
 from knowledgepulse_worker.tools.terminal.console import errors
-from knowledgepulse_worker.tools.terminal.options import json_lines_option, json_option
+from knowledgepulse_worker.tools.terminal.options import json_lines_option, json_option, with_options
 from knowledgepulse_worker.tools.terminal.reports import print_parts, print_report, write_text
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def tune(
 ) -> None:
     """Find the thresholds that let a target share of the traces pass.
 
-    Reads scored traces from `contribute` and `rejected`, or from FILES. FILES contain the output of
+    Reads scored traces from the workers' topics, or from FILES. FILES contain the output of
     `kp-worker score`, or raw traces, which are scored first. For each domain, prints the distribution of the
     scores, the share of traces that would pass at each threshold, what shares would have let pass in the
     traces' order, and what a lowest novelty would withhold. Then prints a [policy] to review.
@@ -187,35 +187,38 @@ def tune(
 @policy.command()
 @command_inputs.source_options
 @click.option("--policy", "policy_file", type=EXISTING, required=True, help="File with the new policy.")
-@click.option("--contribute", help="Topic to which the passing records are published with their new scores.")
-@click.option("--rejected", help="Topic to which all other records are published with their new scores.")
-@click.option(
-    "--live", is_flag=True, help="Allow --contribute and --rejected to name the workers' own output topics."
+@with_options(
+    *(
+        click.option(
+            f"--{name}", help=f"Topic to which the {route.participle} are published with their new scores."
+        )
+        for name, route in ROUTES.items()
+    )
 )
+@click.option("--live", is_flag=True, help="Allow the workers' own topics of scored traces to be named.")
 @json_option
-def rescore(
-    given: command_inputs.Inputs, contribute: str | None, rejected: str | None, live: bool, as_json: bool
-) -> None:
+def rescore(given: command_inputs.Inputs, live: bool, as_json: bool, **topics: str | None) -> None:
     """Show the effect of another policy on traces that are already scored.
 
-    Reads scored traces from `contribute` and `rejected`, or from FILES. FILES contain the output of
-    `kp-worker score`, or raw traces, which are scored first. Publishes nothing unless --contribute and
-    --rejected name topics.
+    Reads scored traces from the workers' topics, or from FILES. FILES contain the output of
+    `kp-worker score`, or raw traces, which are scored first. Publishes nothing unless a topic is named for
+    each decision.
     """
     from knowledgepulse_worker.scoring import rescore_all  # noqa: PLC0415
     from knowledgepulse_worker.tools.policies.tune_report import rescored_tables  # noqa: PLC0415 - keeps `--help` fast
 
     new = given.policy
-    if contribute is None and rejected is None:
+    names = {decision: topic for decision in ROUTES if (topic := topics[decision]) is not None}
+    if not names:
         rescored = rescore_all(given.comparable(), new)
-    elif contribute is None or rejected is None:
-        raise click.UsageError("give both --contribute and --rejected, since each record goes to one of them")
+    elif len(names) < len(ROUTES):
+        options = " and ".join(f"--{decision}" for decision in ROUTES)
+        raise click.UsageError(f"give {options}, since each record goes to one of them")
     elif given.files:
         raise click.UsageError("only records from topics can be published, not lines of files")
     else:
         from knowledgepulse_worker.tools.policies.republish import republish  # noqa: PLC0415
 
-        names = (contribute, rejected)
         rescored = asyncio.run(republish(load_settings(given.config), given.period, new, names, live=live))
     print_report(rescored.figures, rescored_tables(rescored), as_json=as_json)
 

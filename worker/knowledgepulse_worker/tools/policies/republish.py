@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from knowledgepulse_kafka.idempotent_publisher import IdempotentPublisher
@@ -12,10 +13,10 @@ from knowledgepulse_kafka.rights import WRITE
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import Decision, Policy
 from knowledgepulse_worker.records.decode import with_quality_score
 from knowledgepulse_worker.records.score_header import encode_score
-from knowledgepulse_worker.scoring import Decision, RescoreReport, Score, scores_under
+from knowledgepulse_worker.scoring import RescoreReport, Score, scores_under
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.common.scored_records import HEADERS
 from knowledgepulse_worker.tools.policies.scored_topics import (
@@ -33,22 +34,22 @@ Targets = Mapping[Decision, Topic]
 
 
 async def republish(
-    settings: Settings, period: Period, policy: Policy, names: tuple[str, str], *, live: bool
+    settings: Settings, period: Period, policy: Policy, names: Mapping[Decision, str], *, live: bool
 ) -> RescoreReport:
     """Rescore a period's records and publish them with their new score, decision and policy.
 
     Key, timestamp and all other data of a record are unchanged.
 
-    ``names``: the topics for `contribute` and `rejected` decisions. ``live``: allow the workers' own.
+    ``names``: the topics, by decision. ``live``: allow the workers' own.
 
     Raises:
         InputError: there are no scored traces; see also :func:`check_targets`.
         DeliveryError: the broker rejected a record; see also :func:`require_topics`.
     """
     allowed = {*settings.topics.scored} if live else set()
-    check_targets(names, TopicAdmin(settings.kafka, settings.topics).own, allowed)
-    topics = await require_topics(settings, names, WRITE, "create them first")
-    targets: Targets = {"contribute": topics[0], "rejected": topics[1]}
+    check_targets([*names.values()], TopicAdmin(settings.kafka, settings.topics).own, allowed)
+    topics = await require_topics(settings, [*names.values()], WRITE, "create them first")
+    targets = dict(zip(names, topics, strict=True))
     async with (
         open_scored_topics(settings) as scored,
         IdempotentPublisher(
@@ -99,15 +100,15 @@ async def _scores(topics: ScoredTopics, period: Period, policy: Policy) -> dict[
     return {(record.source, record.id): score for record, score in zip(records, scores, strict=True)}
 
 
-def check_targets(names: tuple[str, str], own: set[str], allowed: set[str]) -> None:
-    """Check that the targets are two topics that the workers do not use.
+def check_targets(names: Sequence[str], own: set[str], allowed: set[str]) -> None:
+    """Check that the targets are different topics that the workers do not use.
 
     Raises:
-        InputError: a target is one of the workers' topics and not allowed, or both targets are the same.
+        InputError: a target is one of the workers' topics and not allowed, or two targets are the same.
     """
-    for name in names:
+    for name, count in Counter(names).items():
         if name in own - allowed:
-            hint = "" if allowed else "; --live allows `contribute` and `rejected`"
+            hint = "" if allowed else "; --live allows those of scored traces"
             raise InputError(f"{name} is one of the workers' topics{hint}")
-    if names[0] == names[1]:
-        raise InputError(f"{names[0]} cannot be the target of both decisions: name two topics")
+        if count > 1:
+            raise InputError(f"{name} cannot be the target of two decisions: name a topic for each")

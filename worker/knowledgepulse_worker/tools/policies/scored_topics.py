@@ -84,7 +84,7 @@ class ScoredTopics:
 
 @asynccontextmanager
 async def open_scored_topics(settings: Settings) -> AsyncIterator[ScoredTopics]:
-    """Open `contribute` and `rejected`, and show how far they are read; see :func:`require_topics`."""
+    """Open the topics of scored traces, and show how far they are read; see :func:`require_topics`."""
     topics = await require_topics(settings, settings.topics.scored)
     async with TopicReader(settings.kafka.client_config(), settings.limits.batch_bytes) as reader:
         with topic_progress() as progress:

@@ -11,7 +11,13 @@ from rich.text import Text
 
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.policy import Policy, places
-from knowledgepulse_worker.scoring import ScoredRecord, explain_score, override_effects, similarity_text
+from knowledgepulse_worker.scoring import (
+    ScoredRecord,
+    decide,
+    explain_score,
+    override_effects,
+    similarity_text,
+)
 from knowledgepulse_worker.tools.common.scored_records import excerpt
 
 FIFTH = 0.2
@@ -89,7 +95,7 @@ def _best_fifth(ordered: Sequence[ScoredRecord]) -> set[int]:
 
 
 def _passed(records: Sequence[ScoredRecord]) -> str:
-    passed = sum(record.score.decision == "contribute" for record in records)
+    passed = sum(decide(record.score).kept for record in records)
     withheld = sum(record.score.withheld is not None for record in records)
     return f"{passed:,} pass" + (f", and {withheld:,} are withheld," if withheld else "")
 

@@ -69,7 +69,7 @@ def list_traces(
 ) -> None:
     """List scored traces, one per line.
 
-    Reads scored traces from `contribute` and `rejected`, or from FILES. FILES contain the output of
+    Reads scored traces from the workers' topics, or from FILES. FILES contain the output of
     `kp-worker score`, or raw traces, which are scored first. The commands `kp-worker policy` read the lines
     of `--json`: so `kp-worker policy label` shows only the traces of a band, or those near the threshold. If
     no trace matches, the exit status is 1.

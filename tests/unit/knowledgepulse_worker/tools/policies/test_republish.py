@@ -102,7 +102,7 @@ USED = "is one of the workers' topics"
         (("a", "raw-traces"), set(), f"raw-traces {USED}; --live allows"),
         (("raw-traces", "b"), OUTPUTS, f"raw-traces {USED}"),
         (("a", "g-ledger-changelog"), OUTPUTS, f"g-ledger-changelog {USED}"),
-        (("a", "a"), set(), "a cannot be the target of both decisions"),
+        (("a", "a"), set(), "a cannot be the target of two decisions"),
         (("contribute", "rejected"), OUTPUTS, None),
         (("a", "b"), set(), None),
     ],
