@@ -16,12 +16,14 @@ _ELEMENTS = (
     *("session_context", "hook_context"),  # Gemini CLI
     *("environment_context", "user_instructions"),  # Codex
     *("environment_details", "task_progress"),  # Cline and its forks
-    "system-reminder",  # Claude Code and OpenCode
+    "system-reminder",  # Claude Code, OpenCode and Kolega
+    *(r"local-command-\w+", "bash-std(?:out|err)", "task-notification"),  # Claude Code
+    *("ide_(?:opened_file|selection)", r"[\w-]+-submit-hook"),
     "qwen:user-prompt-submit-context",
     "current_datetime",  # Copilot CLI
     "git-context",  # Kimi Code, before a subagent's request
 )
-_OPENING = re.compile(rf"^[ \t]*<({'|'.join(_ELEMENTS)})>", re.MULTILINE)
+_OPENING = re.compile(rf"^[ \t]*<({'|'.join(_ELEMENTS)})(?:[ \t][^<>\n]*+)?>", re.MULTILINE)
 _HEADING = re.compile(
     r"Calling tools:\n\[\{'id': "  # smolagents
     r"|For context: below is a transcript of what another agent did"  # ADK, and the next two
@@ -29,7 +31,27 @@ _HEADING = re.compile(
     r":\n<<<BEGIN_QUOTED_AGENT_CONTENT>>>"
     r"|\s*# (?:AGENTS\.md instructions "  # Codex
     r"|task_progress (?:List|LIST|RECOMMENDED)|TODO LIST (?:UPDATE|CREATION) REQUIRED|FOCUS CHAIN )"  # Cline
+    # What asks for the rest of an answer that was cut off.
+    r"|\s*\[System: (?:Your|The) previous (?:response|tool call) "  # Hermes
+    r"|\s*The previous assistant response was cut off\. Continue the same response "  # nanobot
+    # What takes the place of an earlier part of the conversation.
+    r"|\s*\[CONTEXT COMPACTION SUMMARY\]"  # Inspect
+    r"|\s*This session is being continued from a previous conversation that ran out of context"  # Claude Code
+    r"|\s*Another language model started to solve this problem and produced a summary of "  # Codex
+    r"|\s*The conversation history before this point was compacted into the following summary:"  # Pi
+    r"|\s*The following is a summary of a branch that this conversation came back from:"
+    r"|\s*Here is a summary of the conversation to date:"  # LangChain
 )
+_GIVEN_UP = re.compile(
+    r"\s*(?:Agent stopped due to (?:iteration limit or time limit|max iterations)\."  # LangChain
+    r"|Model call limits exceeded: [^\n]*+|(?:'[^'\n]++' tool|Tool) call limit reached: [^\n]*+"
+    r"|Sorry, need more steps to process this request\."  # LangGraph
+    r"|I completed the tool steps but couldn't produce a final answer\. Please try again or narrow the task\."
+    r")\s*"  # nanobot
+)
+"""What programs write as the agent's answer if it reached a limit without one."""
+_ANSWERED = re.compile(r"Final result processed\.\Z|Returning structured response: ")
+"""What Pydantic AI and LangChain write as the response to a call that gave the run's answer."""
 _IDE = re.compile(r"\s*# Context from my IDE setup:\n")
 _IDE_REQUEST = re.compile(r"^## My request for Codex:[ \t]*\n", re.MULTILINE)
 _OPENCLAW = re.compile(
@@ -77,6 +99,16 @@ def split(texts: Sequence[str]) -> tuple[list[str], list[str]]:
             match[2] if (match := _CLINE_REQUEST.fullmatch(request)) else request for request in requests
         ]
     return own, requests
+
+
+def is_given_up(answer: str) -> bool:
+    """Return whether an answer is a program's, in the place of one that the agent did not give."""
+    return _GIVEN_UP.fullmatch(answer) is not None
+
+
+def is_end(response: str) -> bool:
+    """Return whether the response to a call is the program's, which says that it ended the run."""
+    return _ANSWERED.match(response) is not None
 
 
 def _split(text: str) -> tuple[list[str], str]:

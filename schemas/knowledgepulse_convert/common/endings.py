@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import boilerplate, hub
 from knowledgepulse_convert.common.reading import parse_json
 from knowledgepulse_convert.common.words import words
 from knowledgepulse_schemas.trace import Ending
@@ -93,7 +93,7 @@ class End:
         self._problem, self._is_running = None, True
 
     def _add_response(self, response: hub.ToolCallResponse) -> None:
-        if response.is_answer:
+        if response.is_answer or boilerplate.is_end(response.response):
             self._ending = "answered"
         elif self._call is None or (response.failed and response.id == self._call.id):
             self._ending, self._call = "cut_off", None

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import boilerplate, hub
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.packed import PackedMessages
 from knowledgepulse_convert.common.reading import (
@@ -290,7 +290,7 @@ def requests_of(run: hub.Run) -> Iterator[hub.Run]:
     pieces: list[list[hub.Message]] = [[]]
     answered = False
     for message in run.messages:
-        if answered and message.role == "user" and any(isinstance(part, hub.Text) for part in message.parts):
+        if answered and message.role == "user" and _asks(message):
             pieces.append([])
             answered = False
         answered = answered or message.role == "assistant"
@@ -307,6 +307,12 @@ def requests_of(run: hub.Run) -> Iterator[hub.Run]:
             ending=run.ending if last else None,
             losses=run.losses if number == 1 else Losses(),
         )
+
+
+def _asks(message: hub.Message) -> bool:
+    """Check for a text that is not the program's."""
+    texts = [part.content for part in message.parts if isinstance(part, hub.Text)]
+    return bool(texts) and any(boilerplate.split(texts)[1])
 
 
 def project_of(directory: Any) -> tuple[str, ...]:

@@ -355,7 +355,8 @@ class _Steps:
 def _joined(message: hub.Message) -> Iterator[tuple[hub.Role, hub.Part]]:
     """Yield a message's parts with their roles.
 
-    Consecutive texts are joined. A program's own texts among the user's are the system's.
+    Consecutive texts are joined. A program's own texts among the user's are the system's, and what it writes
+    in the place of an answer is an interruption.
     """
     for are_texts, parts in groupby(message.parts, lambda part: isinstance(part, hub.Text)):
         if not are_texts:
@@ -365,8 +366,11 @@ def _joined(message: hub.Message) -> Iterator[tuple[hub.Role, hub.Part]]:
         if message.role == "user":
             own, texts = boilerplate.split(texts)
             yield from (("system", hub.Text(text)) for text in own)
-        if texts:
-            yield message.role, hub.Text("\n".join(texts))
+        text = "\n".join(texts)
+        if message.role == "assistant" and boilerplate.is_given_up(text):
+            yield message.role, hub.Error(text, interruption=True)
+        elif texts:
+            yield message.role, hub.Text(text)
 
 
 def _is_short(text: str | None) -> bool:

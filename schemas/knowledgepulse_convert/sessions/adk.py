@@ -9,6 +9,7 @@ Compared with: public files from before 1.0 to April 2025.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from knowledgepulse_convert.common import hub
@@ -22,6 +23,8 @@ from knowledgepulse_convert.messages import gemini
 _USER = "user"
 _PROGRAM = "model"
 """The author of events that change the state."""
+_ANSWERS = ("skip_summarization", "skipSummarization")
+"""The action of a tool whose result is the answer."""
 
 
 class _Event(CamelModel):
@@ -66,13 +69,24 @@ def _run_of(document: Any, path: str) -> hub.Run:
         if event.content is not None and event.content.get("parts") is not None:
             role: hub.Role = "user" if event.author == _USER else "assistant"
             message = gemini.message_of(event.content, role, "events[].content", transcript.losses)
-            transcript.add(message.role, message.parts, at)
+            parts = map(_as_answer, message.parts) if _ends(event) else message.parts
+            transcript.add(message.role, parts, at)
         transcript.add("assistant", _errors(event), at)
     run = transcript.finish()
     run.native_id = session.id
     run.agent_id = next(iter(agents), None)
     run.names = tuple(filter(None, [*agents, session.app_name]))
     return run
+
+
+def _ends(event: _Event) -> bool:
+    """Check for the response of a tool that no model sees again, as it is the answer."""
+    actions = (event.model_extra or {}).get("actions")
+    return isinstance(actions, dict) and any(actions.get(name) is True for name in _ANSWERS)
+
+
+def _as_answer(part: hub.Part) -> hub.Part:
+    return replace(part, is_answer=True) if isinstance(part, hub.ToolCallResponse) else part
 
 
 def _errors(event: _Event) -> list[hub.Error]:

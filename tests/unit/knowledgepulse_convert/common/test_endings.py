@@ -136,6 +136,16 @@ def test_each_request_of_a_session_has_its_own_ending():
     assert [piece.metadata.ending for piece in pieces] == ["answered", "cut_off"]
 
 
+def test_what_a_program_says_is_no_request_of_its_own():
+    line = {"role": "user", "content": "Weigh the loaf, please"}
+    answer = {"role": "assistant", "content": "812 g"}
+    notice = {"role": "user", "content": "<system-reminder source='memory'>\nBe brief.\n</system-reminder>"}
+
+    [whole] = convert([line, answer, notice, answer], options=Options(per_request=True))
+
+    assert whole.metadata.ending == "answered"
+
+
 @pytest.mark.parametrize(
     ("status", "ending"),
     [
