@@ -9,9 +9,10 @@ from aiokafka.errors import IllegalStateError
 from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_kafka.config import Config
-from knowledgepulse_kafka.group_member import GroupMember
+from knowledgepulse_kafka.group_member import FETCH_BYTES, GroupMember
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_kafka.testing import Clients, SimTopic, new_cluster
+from knowledgepulse_kafka.testing.member import FETCH_COUNT
 from support.streams import Message
 from support.waits import eventually
 
@@ -269,6 +270,30 @@ async def test_an_open_transaction_counts_towards_the_high_watermark_and_is_not_
     assert member.highwater(at[0]) == 2
     assert member.last_stable_offset(at[0]) == 1
     assert await member.position(at[0]) == 1
+    assert not member.has_more(at[0])
+
+
+async def test_a_member_knows_of_records_behind_those_that_it_has(stage, join, at):
+    """They are a backlog, which commits may wait for."""
+    for _ in range(FETCH_COUNT + 1):  # each in a batch of its own
+        await stage.publish(0, bytes(FETCH_BYTES - 1000))
+    member = await join()
+
+    assert not member.has_more(at[0])
+    first, seen = [*(await until_fetched(member))[at[0]]], []
+    seen.append(member.has_more(at[0]))
+    while len(first) < FETCH_COUNT + 1:
+        first += (await until_fetched(member))[at[0]]
+        seen.append(member.has_more(at[0]))
+
+    assert seen == [*[True] * (len(seen) - 1), False]
+    assert len(seen) > 1
+
+
+async def until_fetched(member):
+    while not (fetched := await member.getmany(timeout_ms=100)):
+        pass
+    return fetched
 
 
 async def fetch_nothing(member):

@@ -143,7 +143,12 @@ _CONFIGURED = attrgetter("max_elements", "ttl", "in_flight", "interval", "embeds
 @cache
 def _settings(max_elements, ttl, in_flight, interval, embeds, redacts):
     return Settings(
-        kafka={"session_timeout": 6, "request_timeout": 15, "commit_interval": interval},
+        kafka={
+            "session_timeout": 6,
+            "request_timeout": 15,
+            "commit_interval": interval,
+            "commit_min_interval": interval / 10,
+        },
         embedding={"backend": "lexical" if embeds else "none"},
         cache={"max_elements": max_elements, "dimensions": 4, "ttl": ttl},
         limits={

@@ -107,33 +107,6 @@ class InlineBatcher(Batcher):
         self._work_soon()
 
 
-class SimProgram(Program):
-    """A program whose commit timer rests while no lane has records, since idle commits do nothing."""
-
-    def __init__(self, worker, commit_interval, on_crash):
-        super().__init__(worker, commit_interval, on_crash)
-        self._loop = asyncio.get_running_loop()
-        self._is_busy = asyncio.Event()
-        self._due = self._loop.time()
-
-    async def take(self, batch):
-        await super().take(batch)
-        self._is_busy.set()
-
-    async def _wait_for_commit(self, requested):
-        assignment = self.source.assignment
-        if not any(task.untaken for task in assignment.tasks.values()) and not any(
-            lane.admission.records for lane in assignment.lanes
-        ):
-            self._is_busy.clear()
-        await self._is_busy.wait()
-        missed = (self._loop.time() - self._due) // self._commit_interval
-        self._due += self._commit_interval * max(0, missed + 1)
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(self._due):
-                await requested.wait()
-
-
 class WorkerPod(Pod):
     """A worker's host.
 
@@ -257,7 +230,7 @@ class WorkerPod(Pod):
             reader=lambda: SimReader(cluster, self.name, kafka.request_timeout),
             on_failure=fail,
         )
-        program = SimProgram(app, kafka.commit_interval, fail)
+        program = Program(app, fail)
         await app.source.__aenter__()
         await program.start()
         watching = [asyncio.create_task(repeat(app.checks.check, CHECK_INTERVAL)), *program._tasks]

@@ -213,6 +213,7 @@ class Harness:
             self.services,
             self.failures.append,
             self._request_commit,
+            lambda: None,
         )
         self._lanes.append(lane)
         await lane.ledger.open()
@@ -226,6 +227,7 @@ class Harness:
             self.services,
             on_failure=self.failures.append,
             request_commit=self._request_commit,
+            on_complete=lambda: None,
             on_room=lambda _: None,
         )
         self._lanes.append(assignment)

@@ -1,7 +1,6 @@
 """A program around a source that replaces Faust; a queue replaces its channel."""
 
 import asyncio
-from contextlib import suppress
 
 
 class Program:
@@ -11,11 +10,10 @@ class Program:
         error: the error that ended the program.
     """
 
-    def __init__(self, worker, commit_interval=0.05, on_crash=lambda _: None):
+    def __init__(self, worker, on_crash=lambda _: None):
         self.error = None
         self.source = worker.source
         self.source.host = self
-        self._commit_interval = commit_interval
         self._on_crash = on_crash
         self._batches = asyncio.Queue()
         self._tasks = []
@@ -41,16 +39,7 @@ class Program:
             batch.task.feed(batch.records)
 
     async def _commit(self):
-        requested = self.source.commit_requested
-        while self.error is None:
-            await self._wait_for_commit(requested)
-            requested.clear()
-            await self.source.commit()
-
-    async def _wait_for_commit(self, requested):
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._commit_interval):
-                await requested.wait()
+        await self.source.group_commit.run(lambda: self.error is None)
 
     async def take(self, batch):
         await self._batches.put(batch)

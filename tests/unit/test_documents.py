@@ -293,6 +293,7 @@ def test_a_default_in_the_text_is_that_of_its_setting(document):
         assert getattr(getattr(Settings(), section), name) == pytest.approx(float(value))
 
 
-def test_the_home_page_tells_the_default_commit_interval():
-    assert f"Every {Settings().kafka.commit_interval:g} s, the worker commits" in read("README.md")
-    assert f"up to {Settings().kafka.commit_interval:g} s after its score" in read("README.md")
+def test_the_home_page_tells_the_default_commit_intervals():
+    kafka = Settings().kafka
+    assert f"at most\nevery {kafka.commit_min_interval:g} s, the worker commits" in read("README.md")
+    assert f"up to {kafka.commit_interval:g} s after its score" in read("README.md")

@@ -213,6 +213,14 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         state = SUBSCRIPTION.of(self).subscription.assignment.state_value(partition)
         state.update_committed(_SOUGHT)
 
+    def has_more(self, partition: TopicPartition) -> bool:
+        """Return whether the last fetch told of committed records behind those that were returned."""
+        assignment = SUBSCRIPTION.of(self).subscription.assignment
+        state = None if assignment is None else assignment.state_value(partition)
+        if state is None or state.lso is None or not state.has_valid_position:
+            return False
+        return cast("bool", state.position < state.lso)
+
     async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Return the offsets at which leader epochs end in the partitions' logs, where that is known.
 

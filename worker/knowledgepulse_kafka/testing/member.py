@@ -356,6 +356,12 @@ class SimMember:
         self._require_assigned(partition)
         return self._assigned[partition].stable
 
+    def has_more(self, partition: TopicPartition) -> bool:
+        """Return whether the last fetch told of committed records behind those that were returned."""
+        self._require_assigned(partition)
+        state = self._assigned[partition]
+        return state.stable is not None and state.position is not None and state.position < state.stable
+
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
         """Return when the broker last answered a fetch, in ms."""
         self._require_assigned(partition)

@@ -123,6 +123,11 @@ class Batcher:
                 self._queued = _not_done(self._queued)
                 self._admitted = _not_done(self._admitted)
 
+    @property
+    def is_backed_up(self) -> bool:
+        """Whether texts wait for a thread."""
+        return bool(self._submitted or self._queued or self._admitted)
+
     async def close(self) -> None:
         """Stop and cancel all pending texts, without waiting for running batches."""
         with self._changed:

@@ -25,6 +25,7 @@ class Assignment:
         services: dependencies shared by all lanes.
         on_failure: called on a fatal error; the process must then end.
         request_commit: called when a lane waits for a commit.
+        on_complete: called when a lane has something to commit.
         on_room: called when a task has room for its partition's next records.
 
     Attributes:
@@ -39,6 +40,7 @@ class Assignment:
         *,
         on_failure: Callable[[BaseException], None],
         request_commit: Callable[[], None],
+        on_complete: Callable[[], None],
         on_room: Callable[[PartitionTask], None],
     ) -> None:
         self.membership = membership
@@ -55,6 +57,7 @@ class Assignment:
                     services=services,
                     on_failure=on_failure,
                     request_commit=request_commit,
+                    on_complete=on_complete,
                 ),
                 on_failure=on_failure,
                 on_room=on_room,
@@ -82,6 +85,19 @@ class Assignment:
     def is_scoring(self) -> bool:
         """Whether a record was taken that is not scored yet."""
         return any(lane.is_scoring for lane in self.lanes)
+
+    @property
+    def has_complete(self) -> bool:
+        """Whether a record is complete, and not committed."""
+        return any(lane.waits_for_commit for lane in self.lanes)
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether a fetched record waits to be taken, or a text for the embedder."""
+        batcher = self._services.batcher
+        return (batcher is not None and batcher.is_backed_up) or any(
+            task.untaken for task in self.tasks.values()
+        )
 
     def prepare(self) -> Prepared | None:
         """Return the complete records of all lanes, for one transaction.

@@ -90,7 +90,8 @@ class Lane:
         changelog: the partition's committed entries.
         services: dependencies shared by all lanes.
         on_failure: called on a fatal error; the process must then end.
-        request_commit: asks for a commit soon.
+        request_commit: asks for a commit at once.
+        on_complete: called when a record is complete behind no other that is not.
 
     Attributes:
         taken: the offset below which every record has been taken.
@@ -106,6 +107,7 @@ class Lane:
         services: Services,
         on_failure: Callable[[BaseException], None],
         request_commit: Callable[[], None],
+        on_complete: Callable[[], None],
     ) -> None:
         self.partition = first.partition
         self.topic_id = first.topic_id
@@ -124,6 +126,7 @@ class Lane:
         self._services = services
         self._on_failure = on_failure
         self._request_commit = request_commit
+        self._on_complete = on_complete
         self._scorer = RecordScorer(self.ledger.state, services.embedder, services.metrics)
         self._waiting: deque[TakenRecord] = deque()
         self._outcomes: deque[RecordOutcome] = deque()
@@ -218,6 +221,7 @@ class Lane:
                     self._outcomes.append(self._score(taken))
                     self._waiting.popleft()
                     self._changed.set()
+                self._note_complete()
         except Exception as error:  # noqa: BLE001 - called by a future, which would only log it
             self._services.suspects.close(blames_records=True)
             self._stop()
@@ -251,8 +255,13 @@ class Lane:
     def _copied(self, error: BaseException | None) -> None:
         if error is None:
             self._changed.set()
+            self._note_complete()
         else:
             self._on_failure(error)
+
+    def _note_complete(self) -> None:
+        if self.waits_for_commit:
+            self._on_complete()
 
     @property
     def is_scoring(self) -> bool:

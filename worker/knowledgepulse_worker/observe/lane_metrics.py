@@ -6,6 +6,17 @@ from typing import Literal, get_args
 
 from knowledgepulse_worker.observe.metric_registry import Makers, start_at_zero
 
+WaitedFor = Literal["output", "interval", "transaction", "backlog", "brokers", "room"]
+"""What the begin of a transaction waited for.
+
+- ``output``: for an output, and for nothing else.
+- ``interval``: for ``kafka.commit_min_interval``.
+- ``transaction``: for four times the duration of the last one.
+- ``backlog``: for ``kafka.commit_interval``, since records waited to be scored.
+- ``brokers``: likewise, since a quota throttled the producer, or nothing could be committed.
+- ``room``: until a lane had no room left.
+"""
+WAITED_FOR: tuple[WaitedFor, ...] = get_args(WaitedFor)
 AbortReason = Literal["refused", "rebalance", "throttled"]
 ABORT_REASONS: tuple[AbortReason, ...] = get_args(AbortReason)
 RESET_REASONS = ("model", "rewind", "recreated", "lost")
@@ -34,6 +45,12 @@ class LaneMetrics:
         self._aborted = make.counter(
             "kp_aborted_transactions", "Transactions of outputs that were aborted, by reason", ["reason"]
         )
+        transactions = make.counter(
+            "kp_transactions",
+            "Transactions of outputs that were committed, by what their begin waited for",
+            ["waited_for"],
+        )
+        self._transactions_after = start_at_zero(transactions, WAITED_FOR)
         self._last_commit = make.gauge(
             "kp_last_commit_timestamp_seconds", "Time of the partition's last commit", ["partition"]
         )
@@ -61,6 +78,10 @@ class LaneMetrics:
     def aborted(self, reason: AbortReason) -> None:
         """Count a transaction that was aborted."""
         self._aborted.labels(reason).inc()
+
+    def transaction(self, waited_for: WaitedFor) -> None:
+        """Count a transaction that is committed."""
+        self._transactions_after[waited_for].inc()
 
     def committed(self, partition: int, at: float) -> None:
         """Set the time of a partition's last commit, in seconds since the epoch."""

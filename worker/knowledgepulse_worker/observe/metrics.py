@@ -14,7 +14,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as render_o
 from prometheus_client.samples import Sample
 
 from knowledgepulse_worker.observe.embedding_metrics import EmbeddingMetrics
-from knowledgepulse_worker.observe.lane_metrics import LaneMetrics
+from knowledgepulse_worker.observe.lane_metrics import LaneMetrics, WaitedFor
 from knowledgepulse_worker.observe.metric_registry import (
     TEXT,
     CollectorRegistry,
@@ -70,6 +70,11 @@ class Metrics:
         self.policy.set(policy)
         self.traces.start_domains(policy)
         self.embedding.start_domains(policy.profiles)
+
+    def transaction(self, waited_for: WaitedFor) -> None:
+        """Count a committed transaction, by what its begin waited for."""
+        self.lanes.transaction(waited_for)
+        self.recent.committed(waited_for)
 
     def partition_left(self, partition: int) -> None:
         """Remove the series of a partition that is no longer owned."""

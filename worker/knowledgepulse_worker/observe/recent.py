@@ -165,6 +165,7 @@ class Recent:
         self.last_end = ""
         self.last_output: float | None = None
         self._seconds: deque[tuple[int, Counter[str]]] = deque(maxlen=RATE_SECONDS + 1)
+        self._transactions: deque[tuple[int, Counter[str]]] = deque(maxlen=RATE_SECONDS + 1)
         self._minutes: deque[tuple[int, Counter[str]]] = deque(maxlen=LETTER_MINUTES + 1)
         self._letters: deque[tuple[int, Counter[str]]] = deque(maxlen=LETTER_MINUTES + 1)
 
@@ -184,6 +185,10 @@ class Recent:
         _count(self._minutes, int(now / 60), outcomes)
         self.last_output = time.time()
         self.end_to_end_seconds.extend(end_to_end)
+
+    def committed(self, waited_for: str) -> None:
+        """Record a transaction, and what its begin waited for."""
+        _count(self._transactions, int(time.monotonic()), {waited_for: 1})
 
     def published(self, traces: Sequence[PublishedTrace]) -> None:
         """Record the scores and the origins of published traces, and their domains without a profile."""
@@ -244,6 +249,12 @@ class Recent:
         counts = dict(self._seconds)
         now = int(time.monotonic())
         return [counts.get(second, Counter()) for second in range(now - RATE_SECONDS, now)]
+
+    def transactions(self) -> Counter[str]:
+        """Count the transactions of the last whole seconds, by what their begin waited for."""
+        now = int(time.monotonic())
+        seconds = (count for second, count in self._transactions if now - RATE_SECONDS <= second < now)
+        return sum(seconds, Counter())
 
     def letters_by_reason(self) -> Counter[str]:
         """Count the dead letters of the last :data:`LETTER_MINUTES` and of the current minute."""

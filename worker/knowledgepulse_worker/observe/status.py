@@ -57,6 +57,7 @@ from knowledgepulse_worker.observe.status_data import (
     SkippedOffsets,
     StatusData,
     TraceDetails,
+    Transactions,
     Unprofiled,
 )
 from knowledgepulse_worker.observe.trace_metrics import OUTCOMES
@@ -141,6 +142,7 @@ class Status:
             registry=recent.answers if settings.registry.url else None,
             evaluation=evaluation(settings.web.evaluation) if settings.web.evaluation else None,
             latency=self._latency(now.value("kp_budget_seconds")),
+            transactions=self._transactions(),
             in_flight=_in_flight(now),
             partitions=_partitions(now),
             traces={
@@ -174,15 +176,23 @@ class Status:
     def _outcomes(self, now: _Values) -> Outcomes:
         total = now.by("kp_traces_total", "outcome")
         seconds = self._metrics.recent.per_second()
-        up = min(RATE_SECONDS, max(1, int(time.monotonic() - self._started)))
         letters = self._metrics.recent.letters_by_reason().most_common()
         return Outcomes(
             total={outcome: int(total[outcome]) for outcome in OUTCOMES},
-            rate=sum(second.total() for second in seconds) / up,
+            rate=sum(second.total() for second in seconds) / self._rate_seconds,
             per_second={outcome: [second[outcome] for second in seconds] for outcome in OUTCOMES},
             last_output=self._metrics.recent.last_output,
             dead_letters=LatestLetters(60 * LETTER_MINUTES, dict(letters)),
         )
+
+    @property
+    def _rate_seconds(self) -> int:
+        """The number of whole seconds that rates are of."""
+        return min(RATE_SECONDS, max(1, int(time.monotonic() - self._started)))
+
+    def _transactions(self) -> Transactions:
+        counts = self._metrics.recent.transactions()
+        return Transactions(counts.total() / self._rate_seconds, dict(counts.most_common()))
 
     def _scores(self, now: _Values) -> Scores:
         shares = now.by("kp_share", "domain")

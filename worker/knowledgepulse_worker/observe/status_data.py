@@ -160,6 +160,13 @@ class Latency(msgspec.Struct, frozen=True):
     end_to_end: Quantiles
 
 
+class Transactions(msgspec.Struct, frozen=True):
+    """The committed transactions of the last seconds: per second, and by what their begins waited for."""
+
+    per_second: float
+    waited_for: Mapping[str, int]
+
+
 class InFlight(msgspec.Struct, frozen=True):
     """The records that are taken and not committed, and their limit."""
 
@@ -245,6 +252,7 @@ class StatusData(msgspec.Struct, frozen=True):
     registry: Mapping[str, int] | None
     evaluation: LabelEvaluation | None
     latency: Latency
+    transactions: Transactions
     in_flight: InFlight
     partitions: Partitions
     traces: Mapping[str, Sequence[TraceDetails]]

@@ -122,11 +122,31 @@ class KafkaSettings(SecretSection):
         0.1,
         gt=0,
         le=5,
-        description="seconds from the start of a transaction to the next; half as many while no record is "
-        "being scored. A shorter interval publishes outputs sooner after their scores; a longer one makes "
-        "fewer requests. The pause after a transaction is at least as long as the transaction, up to this "
-        "interval",
+        description="seconds from the start of a transaction to the next while records wait to be scored, "
+        "which then have the processor. Otherwise, no output waits longer for the next transaction, or half "
+        "as long while no record is being scored",
     )
+    commit_min_interval: float = Field(
+        0.01,
+        gt=0,
+        le=5,
+        description="least number of seconds from the start of a transaction to the next, which begins as "
+        "soon as an output is complete, and not before four times the duration of the last one. A smaller "
+        "interval publishes outputs sooner, in more transactions. Where only `commit_interval` is set, this "
+        "is the same, and transactions are as far apart as before 0.6",
+    )
+
+    @model_validator(mode="after")
+    def _least_interval_is_no_longer(self) -> KafkaSettings:
+        """Leave transactions as far apart as ever where only the longer interval is set."""
+        if "commit_min_interval" not in self.model_fields_set and "commit_interval" in self.model_fields_set:
+            object.__setattr__(self, "commit_min_interval", self.commit_interval)  # the model is frozen
+        if self.commit_min_interval > self.commit_interval:
+            raise ValueError(
+                f"commit_min_interval, {self.commit_min_interval:g}, is more than commit_interval, "
+                f"{self.commit_interval:g}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _certificate_is_complete(self) -> KafkaSettings:
@@ -153,6 +173,17 @@ class KafkaSettings(SecretSection):
                 "sasl_oauthbearer_client_secret or its file, or a sasl_oauthbearer_token_provider"
             )
         return self
+
+    @property
+    def pace(self) -> str:
+        """When transactions begin."""
+        interval, least = self.commit_interval, self.commit_min_interval
+        if least == interval:
+            return f"every {interval:g} s, or {interval / 2:g} s while no record is being scored"
+        return (
+            f"with each output, but not within {least:g} s or four times the duration of the last one; every "
+            f"{interval:g} s while records wait to be scored"
+        )
 
     @property
     def _logs_in_with_tokens(self) -> bool:

@@ -10,7 +10,7 @@ import tomli_w
 
 from knowledgepulse_kafka.safe_text import without_secrets
 from knowledgepulse_worker.policy import MINIMUMS, Policy
-from knowledgepulse_worker.settings.models import Settings
+from knowledgepulse_worker.settings.models import KafkaSettings, Settings
 from knowledgepulse_worker.settings.section import SecretSection
 from knowledgepulse_worker.settings.setting_paths import sections
 
@@ -43,6 +43,8 @@ def render(settings: Settings) -> str:
                 lines.append(_omitted(section, key))
             else:
                 lines.append(_toml({key: _shown(value)}))
+        if section == KafkaSettings.name:
+            lines += _comment(f"effective: a transaction begins {settings.kafka.pace}")
         if isinstance(policy := getattr(settings, section), Policy):
             lines += _effective(section, policy)
         blocks.append("\n".join([*lines, *tables, ""]))

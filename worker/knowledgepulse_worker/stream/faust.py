@@ -6,10 +6,7 @@ commits offsets as records are acknowledged, not in the transaction of their out
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
-from contextlib import suppress
 from typing import cast
 
 import faust
@@ -27,20 +24,6 @@ from knowledgepulse_worker.http.child_connections import HandedOverSite
 from knowledgepulse_worker.stream.app import WorkerApp
 from knowledgepulse_worker.stream.source import Batch
 from knowledgepulse_worker.stream.worker_pages import Page, pages
-
-
-def pauses(interval: float, taken: float) -> tuple[float, float]:
-    """Return the seconds from a transaction to the next while no lane is scoring, and while one is.
-
-    The interval is from start to start. A transaction costs processor time, which a worker can spare unless
-    it is scoring. What arrives during a slow transaction waits for the next one, which therefore follows at
-    once; but while a lane is scoring, the lanes first get as much time as the transaction took.
-
-    Args:
-        interval: the commit interval in seconds.
-        taken: the seconds that the last transaction took.
-    """
-    return max(0.0, interval / 2 - taken), max(interval - taken, min(interval, taken))
 
 
 class WithoutKafka(BootStrategy):
@@ -99,7 +82,7 @@ class FaustApp(faust.App):
                 batch.task.feed(batch.records)
 
         self.task(self._fetch)
-        self.task(self._commit_outcomes)
+        self.task(self._commit)
         self.web.blueprints = BlueprintManager()
         for page in pages(worker.settings, worker.metrics, worker.shadow, lambda: worker.diagnosis.verdict):
             self._add_page(page)
@@ -121,24 +104,9 @@ class FaustApp(faust.App):
         except Exception as error:  # noqa: BLE001 - also one of a rebalance: lanes may be left that nothing commits
             await self.crash(error)
 
-    async def _commit_outcomes(self) -> None:
-        """Commit at every interval, sooner if a lane asks for it, or at half of it while none is scoring."""
-        interval, taken = self._worker.settings.kafka.commit_interval, 0.0
-        while not self.should_stop:
-            idle, scoring = pauses(interval, taken)
-            await self._commit_requested(idle)
-            if self.source.assignment.is_scoring:
-                await self._commit_requested(scoring - idle)
-            self.source.commit_requested.clear()
-            started = time.monotonic()
-            await self.source.commit()
-            taken = time.monotonic() - started
-
-    async def _commit_requested(self, limit: float) -> None:
-        """Wait until a lane asks for a commit, for a number of seconds at most."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(limit):
-                await self.source.commit_requested.wait()
+    async def _commit(self) -> None:
+        """Commit until the app stops."""
+        await self.source.group_commit.run(lambda: not self.should_stop)
 
     async def on_stop(self) -> None:
         """Finish and commit."""

@@ -32,6 +32,7 @@ from knowledgepulse_worker.lane.lane import Services
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream.committer import Committer
+from knowledgepulse_worker.stream.group_commit import GroupCommit
 from knowledgepulse_worker.stream.key_placement import KeyPlacement
 from knowledgepulse_worker.stream.log_changes import LogChanges
 from knowledgepulse_worker.stream.recovery import ReaderFactory, Recovery
@@ -98,7 +99,7 @@ class Source(Rebalances):
         host: the program that runs this source, set by it before it is entered.
         assignment: the tasks of the present assignment; during a rebalance, those of the former one.
         committer: commits what the lanes complete.
-        commit_requested: set when a lane waits for a commit.
+        group_commit: commits whenever there is something to commit; run by the host.
         unread_offsets: the offsets that no worker reads.
         key_placement: whether producers agree on the partition of a key.
         is_rebalancing: whether a rebalance is in progress.
@@ -126,13 +127,21 @@ class Source(Rebalances):
         self._committing = asyncio.Lock()
         self._is_stopping = False
         self.is_rebalancing = False
-        self.commit_requested = asyncio.Event()
+        self._is_behind = False
         client, metrics = self.session.member, services.metrics
         self.unread_offsets = UnreadOffsets(client, metrics)
         self.key_placement = KeyPlacement(raw.partitions, client, metrics)
         self.committer = Committer(self.session, raw.name)
         self._log = LogChanges(client, raw.name, topic_ids, metrics, lambda: self.tasks)
         self._recovery = Recovery(self._log, self.unread_offsets, metrics, changelog.name, reader)
+        kafka = services.settings.kafka
+        self.group_commit = GroupCommit(
+            kafka.commit_interval,
+            kafka.commit_min_interval,
+            lanes=self,
+            commit=self.commit,
+            on_committed=metrics.transaction,
+        )
         self.assignment = self._assignment_of({})
 
     @property
@@ -212,7 +221,8 @@ class Source(Rebalances):
             self.session.member.group,
             self._services,
             on_failure=self._observer.failed,
-            request_commit=self.commit_requested.set,
+            request_commit=self.group_commit.requested,
+            on_complete=self.group_commit.completed,
             on_room=self._resume,
         )
 
@@ -258,6 +268,7 @@ class Source(Rebalances):
             batches = {number: list(records) for number, records in polled}
             consumed = [task for task in self.tasks.values() if task.is_recovered]
             fetched_for = [task for task in consumed if task.partition in batches]
+            self._is_behind = any(self.session.member.has_more(task.place) for task in fetched_for)
             if not fetched_for:
                 await self._log.look_up_while_idle(consumed)
             elif not await self._log.has_started_over(fetched_for):
@@ -280,6 +291,27 @@ class Source(Rebalances):
             self.session.member.resume(task.place)
 
     # --- commits
+
+    @property
+    def is_scoring(self) -> bool:
+        """Whether a record was taken that is not scored yet."""
+        return self.assignment.is_scoring
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether records wait: at a partition's leader, in its task, or for the embedder."""
+        return self._is_behind or self.assignment.has_backlog
+
+    @property
+    def has_complete(self) -> bool:
+        """Whether a record is complete, and not committed."""
+        return self.assignment.has_complete
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether a quota throttles the producer, or did so lately."""
+        throttle = self._services.throttles.producer
+        return throttle.remaining > 0 or throttle.recent > 0
 
     async def commit(self) -> bool:
         """Commit what the lanes have completed, after any commit in progress; only as a group member."""

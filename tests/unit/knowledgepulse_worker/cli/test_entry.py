@@ -197,6 +197,40 @@ def test_config_prints_effective_settings_without_secrets(kp_worker, tmp_path):
     assert "hunter2" not in result.output
 
 
+@pytest.mark.parametrize(
+    ("file", "least", "pace"),
+    [
+        (
+            "",
+            0.01,
+            "with each output, but not within 0.01 s or four times the duration of the last one; every",
+        ),
+        ("commit_interval = 0.1", 0.1, "every 0.1 s, or 0.05 s while no record is being scored"),
+        ("commit_interval = 2", 2, "every 2 s, or 1 s while no record is being scored"),
+        (
+            "commit_interval = 2\ncommit_min_interval = 1",
+            1,
+            "with each output, but not within 1 s or four times",
+        ),
+    ],
+)
+def test_config_prints_the_pace_of_transactions(kp_worker, tmp_path, file, least, pace):
+    """A file of 0.5 that sets the commit interval keeps its pace."""
+    (tmp_path / "worker.toml").write_text(f"[kafka]\n{file}\n")
+
+    printed = kp_worker("config", "--config", tmp_path / "worker.toml").stdout
+
+    assert tomllib.loads(printed)["kafka"]["commit_min_interval"] == least
+    assert f"effective: a transaction begins {pace}" in printed.replace("\n# ", " ")
+
+
+def test_a_least_commit_interval_above_the_interval_is_refused(kp_worker, monkeypatch):
+    monkeypatch.setenv("KP_KAFKA__COMMIT_MIN_INTERVAL", "0.2")
+    result = kp_worker("config")
+    assert result.exit_code != 0
+    assert "commit_min_interval, 0.2, is more than commit_interval, 0.1" in result.output
+
+
 def test_config_prints_the_effective_weights(kp_worker, monkeypatch):
     monkeypatch.setenv("KP_POLICY__DOMAINS__CODE__THRESHOLD", "0.6")
     lines = kp_worker("config").stdout.splitlines()

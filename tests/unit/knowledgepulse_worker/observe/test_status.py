@@ -299,3 +299,15 @@ def test_task_domains_without_a_profile_are_counted_and_the_most_frequent_named(
         "named": [{"name": "legal", "traces": 2}, {"name": "ops", "traces": 1}],
     }
     assert data_of(status, content=False)["unprofiled"] == {"traces": 3, "named": []}
+
+
+def test_the_status_tells_the_transactions_and_what_they_waited_for(metrics, status, monkeypatch):
+    now = time.monotonic()
+    for waited_for in ("interval", "output", "interval"):
+        metrics.transaction(waited_for)
+    monkeypatch.setattr(time, "monotonic", lambda: now + 2)
+
+    assert data_of(status)["transactions"] == {"per_second": 1.5, "waited_for": {"interval": 2, "output": 1}}
+
+    monkeypatch.setattr(time, "monotonic", lambda: now + 100)
+    assert data_of(status)["transactions"] == {"per_second": 0, "waited_for": {}}

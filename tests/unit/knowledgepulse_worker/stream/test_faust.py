@@ -10,11 +10,9 @@ from aiokafka.errors import KafkaError
 from msgspec.structs import replace
 
 from knowledgepulse_kafka.errors import DeliveryError
-from knowledgepulse_worker.lane.assignment import Assignment
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.records.ledger_records import ENTRY_VERSION, encode_entry
-from knowledgepulse_worker.stream.faust import FaustApp, pauses
-from knowledgepulse_worker.stream.source import Source
+from knowledgepulse_worker.stream.faust import FaustApp
 from support.ledger import scored
 
 RAW = "raw-traces"
@@ -113,6 +111,7 @@ async def test_a_failed_transaction_ends_the_process_without_a_crash_of_the_app(
 
     await world.member.rebalance([0])
     monkeypatch.setattr(world.source.committer, "_commit", fail)
+    world.publish(0, 1)
 
     await world.until(lambda: world.failures)
     await world.source.commit()
@@ -133,36 +132,3 @@ async def test_a_batch_that_the_agent_fails_to_pass_on_ends_the_app(start, monke
 
     await world.until(lambda: world.program.app.crashed)
     assert world.outputs() == []
-
-
-@pytest.mark.parametrize(("is_scoring", "waits"), [(False, [0.05]), (True, [0.05, 0.05])])
-async def test_a_commit_comes_at_half_of_its_interval_unless_a_record_is_being_scored(
-    is_scoring, waits, start, monkeypatch
-):
-    """Outputs waited for the whole interval, although nobody needed the processor meanwhile."""
-    seen = []
-
-    async def wait(_app, limit):
-        seen.append(limit)
-        await asyncio.sleep(0)
-
-    async def commit(_source):
-        seen.append("commit")
-
-    monkeypatch.setattr(FaustApp, "_commit_requested", wait)
-    monkeypatch.setattr(Source, "commit", commit)
-    monkeypatch.setattr(Assignment, "is_scoring", is_scoring)
-    world = await start()
-    await world.until(lambda: "commit" in seen)
-
-    assert seen[: seen.index("commit")] == waits
-
-
-@pytest.mark.parametrize(
-    ("taken", "idle", "scoring"), [(0.02, 0.03, 0.08), (0.08, 0.0, 0.08), (0.3, 0.0, 0.1)]
-)
-def test_what_arrives_during_a_slow_transaction_waits_no_longer_unless_records_are_being_scored(
-    taken, idle, scoring
-):
-    """It waited as long again as the slow transaction took, which made the slowest hundredth of outputs."""
-    assert pauses(0.1, taken) == pytest.approx((idle, scoring))
