@@ -23,6 +23,35 @@ Reason: TypeAlias = Literal[ContentReason, UnreadReason, "refused", "scoring_fai
 
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
+Form: TypeAlias = Literal[
+    "registry_json",
+    "registry_avro",
+    "registry_protobuf",
+    "gzip",
+    "zstd",
+    "lz4",
+    "snappy",
+    "zlib",
+    "utf_16",
+    "byte_order_mark",
+    "binary",
+    "base64",
+    "array",
+    "documents",
+    "text",
+    "cloudevent",
+    "connect",
+    "debezium",
+    "envelope",
+    "address",
+    "trace",
+    "json",
+    "malformed",
+]
+"""What the value of a record that is not a trace is; the list is closed, too."""
+
+FORMS: tuple[Form, ...] = get_args(Form)
+
 ATTEMPT = "kp-attempt"
 """Replay count of a record. The client that replays the record writes it among the record's own headers."""
 
@@ -43,6 +72,11 @@ class DeadLetterHeaders(BaseModel):
     partition: int = Field(alias="__streams.errors.partition", ge=0, description="source partition")
     offset: int = Field(alias="__streams.errors.offset", ge=0, description="source offset")
     reason: Reason = Field(alias="kp-reason")
+    form: Form | None = Field(
+        default=None,
+        alias="kp-form",
+        description="what the value is, if the reason is `not_json` or `invalid_trace`",
+    )
     value_length: int | None = Field(
         default=None,
         alias="kp-value-length",

@@ -11,6 +11,7 @@ from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.lane.record_scorer import failed_entry
 from knowledgepulse_worker.records.ledger_records import Failure
 from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.wrapping import ValueRead
 from knowledgepulse_worker.settings import TopicSettings
 
 TOPICS = TopicSettings()
@@ -47,11 +48,12 @@ def consumed(record, partition=3, offset=5):
     )
 
 
-def buried(record, reason="not_json", message="invalid character", *, cut=False):
+def buried(record, reason="not_json", message="invalid character", *, cut=False, form=None):
     """Return the record's dead letter, as published by the worker."""
     outputs = Outputs(TOPICS, {name: 4 for _, name in TOPICS})
     build = outputs.build_truncated if cut else outputs.build
-    return consumed(build(record, failed_entry(record, Failure(reason, "InvalidRecordError", message))))
+    entry = failed_entry(record, Failure(reason, "InvalidRecordError", message))
+    return consumed(build(record, entry, ValueRead(form=form)))
 
 
 OURS = [

@@ -26,7 +26,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 from knowledgepulse_kafka.errors import BrokerError, ClientError, ConfigurationError, SecurityError
 
 if TYPE_CHECKING:
-    from knowledgepulse_schemas.dead_letter import Reason  # not at run time: it would slow down `--help`
+    from knowledgepulse_schemas.dead_letter import (  # not at run time: it would slow down `--help`
+        Form,
+        Reason,
+    )
 
 RedactionReason = Literal["raised", "invalid", "timeout", "crashed", "too_large"]
 """Why a contributed trace has no redacted copy."""
@@ -104,11 +107,13 @@ class InvalidRecordError(WorkerError):
 
     Attributes:
         reason: the reason of its dead letter (see :mod:`knowledgepulse_schemas.dead_letter`).
+        form: what its value is; None if that was not examined.
     """
 
-    def __init__(self, reason: Reason, message: str) -> None:
+    def __init__(self, reason: Reason, message: str, form: Form | None = None) -> None:
         super().__init__(message)
         self.reason: Reason = reason
+        self.form: Form | None = form
 
 
 EXPECTED = (WorkerError, ClientError)

@@ -20,6 +20,7 @@ from knowledgepulse_worker.observe.trace_metrics import TraceMetrics
 from knowledgepulse_worker.process.suspects import Suspects
 from knowledgepulse_worker.records.decode import check_readable, decode_scorable
 from knowledgepulse_worker.records.ledger_records import Failure
+from knowledgepulse_worker.records.wrapping import ValueRead
 from knowledgepulse_worker.scoring import embedding_text, words_text
 from knowledgepulse_worker.settings import Settings
 
@@ -98,7 +99,8 @@ class Admission:
         try:
             decoded = decode_scorable(record.value, self._limits.trace_bytes)
         except InvalidRecordError as error:
-            return UndecodableRecord(record, taken_at, bounded_failure(error.reason, error))
+            failure = bounded_failure(error.reason, error)
+            return UndecodableRecord(record, taken_at, failure, ValueRead(form=error.form))
         finally:
             self._metrics.stage("decode", time.monotonic() - started)
         return DecodedRecord(record, taken_at, decoded, embedding=None)

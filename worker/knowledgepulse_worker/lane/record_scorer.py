@@ -130,10 +130,10 @@ def _outcome(
     counts: Counts | None = None,
 ) -> RecordOutcome:
     outcome = RecordOutcome(
-        taken.record, taken.taken_at, entry, score=score, embedded=embedded, counts=counts
+        taken.record, taken.taken_at, entry, taken.read, score=score, embedded=embedded, counts=counts
     )
     if isinstance(taken, DecodedRecord):
-        outcome.trace, outcome.score_place = taken.decoded.scorable, taken.decoded.score_place
+        outcome.trace = taken.decoded.scorable
     return outcome
 
 

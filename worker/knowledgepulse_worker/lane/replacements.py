@@ -47,7 +47,7 @@ class Replacements:
 
     def build(self, outcome: RecordOutcome) -> OutputRecord:
         """Build the output of a record, and return it."""
-        outcome.output = output = self.outputs.build(outcome.record, outcome.entry, outcome.score_place)
+        outcome.output = output = self.outputs.build(outcome.record, outcome.entry, outcome.read)
         while problem := self.problem_of(output):
             output = self._replace_output(outcome, output, problem)
         return output
@@ -108,7 +108,7 @@ class Replacements:
             outcome.redacting = outcome.redacted_copy = None  # it is a dead letter
             replacement = self.outputs.build(outcome.record, outcome.entry)
         else:
-            replacement = self.outputs.build_truncated(outcome.record, outcome.entry)
+            replacement = self.outputs.build_truncated(outcome.record, outcome.entry, outcome.read)
         if replacement == refused:
             raise problem
         outcome.output = replacement

@@ -69,6 +69,7 @@ class Reporter:
         metrics = self._metrics
         metrics.traces.finished(outcomes, end_to_end)
         metrics.traces.dead_lettered(Counter(failure.reason for failure in failures))
+        metrics.traces.refused(Counter(form for outcome in reported if (form := outcome.read.form)))
         metrics.traces.published(published)
         metrics.policy.decided(published)
         metrics.recent.finished(outcomes, end_to_end)

@@ -15,7 +15,7 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding.batcher import EmbeddedText
 from knowledgepulse_worker.records.decode import ScorableTrace, decode_trace
 from knowledgepulse_worker.records.ledger_records import Entry, Failure
-from knowledgepulse_worker.records.valid_traces import Range
+from knowledgepulse_worker.records.wrapping import UNREAD, ValueRead
 from knowledgepulse_worker.scoring import AddedScore, Counts, Scorable, Score
 
 
@@ -25,6 +25,7 @@ class UndecodableRecord(msgspec.Struct, frozen=True):
     record: RawRecord
     taken_at: float
     failure: Failure
+    read: ValueRead = UNREAD
     is_ready: ClassVar[bool] = True
 
 
@@ -41,6 +42,11 @@ class DecodedRecord(msgspec.Struct, frozen=True):
         """The members that the schema names, which are decoded now if they were only checked."""
         value = self.record.value or b""
         return self.decoded.trace or decode_trace(value, len(value))
+
+    @property
+    def read(self) -> ValueRead:
+        """What reading the record's value found."""
+        return ValueRead(self.decoded.score_place)
 
     @property
     def is_ready(self) -> bool:
@@ -63,9 +69,9 @@ class RecordOutcome:
         record: the raw record.
         taken_at: when it was taken (``time.monotonic``).
         entry: the outcome.
+        read: what reading the record's value found.
         trace: what is read of the trace; None if it could not be decoded.
         score: the score; None for an unscored record.
-        score_place: where the record's value has the score; None if that is unknown.
         added: the score among the last ones of its domain; None if a share did not rank it.
         scored_at: when it was scored (``time.monotonic``).
         output: the record for the output topic; None for a record that is skipped.
@@ -79,9 +85,9 @@ class RecordOutcome:
     record: RawRecord
     taken_at: float
     entry: Entry
+    read: ValueRead = UNREAD
     trace: Scorable | None = None
     score: Score | None = None
-    score_place: Range | None = None
     added: AddedScore | None = None
     scored_at: float = field(default_factory=time.monotonic)
     output: OutputRecord | None = None

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 
-from knowledgepulse_schemas.dead_letter import REASONS
+from knowledgepulse_schemas.dead_letter import FORMS, REASONS
 from knowledgepulse_worker.errors import REDACTION_REASONS
 from knowledgepulse_worker.observe.metric_registry import Makers, children_of, start_at_zero
 from knowledgepulse_worker.observe.recent import PublishedTrace
@@ -42,6 +42,9 @@ class TraceMetrics:
     def _create_outcomes(self, make: Makers) -> None:
         traces = make.counter("kp_traces", "Records with a committed output", ["outcome"])
         self._dead_letters = make.counter("kp_dead_letters", "Records that could not be scored", ["reason"])
+        self._forms = make.counter(
+            "kp_dead_letter_forms", "Records that are not traces, by what their value is", ["form"]
+        )
         self._quality = make.histogram(
             "kp_quality_score",
             "Scores of published traces",
@@ -64,6 +67,7 @@ class TraceMetrics:
         start_at_zero(self._redactions, REDACTION_RESULTS)
         self._traces_of = start_at_zero(traces, OUTCOMES)
         start_at_zero(self._dead_letters, REASONS)
+        start_at_zero(self._forms, FORMS)
 
     def _create_origins(self, make: Makers, fleet: FleetSettings) -> None:
         agents = make.counter("kp_agent_traces", "Published traces by agent", ["agent_id", "outcome"])
@@ -145,6 +149,11 @@ class TraceMetrics:
         """Count committed dead letters by reason."""
         for reason, count in reasons.items():
             self._dead_letters.labels(reason).inc(count)
+
+    def refused(self, forms: Mapping[str, int]) -> None:
+        """Count committed dead letters that are not traces, by the form of their value."""
+        for form, count in forms.items():
+            self._forms.labels(form).inc(count)
 
     def published(self, traces: Sequence[PublishedTrace]) -> None:
         """Observe the scores of published traces, and count their origins."""

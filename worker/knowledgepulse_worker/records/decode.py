@@ -8,12 +8,10 @@ inputs, whose objects may take a hundred times the size of their JSON, are kept 
 
 from __future__ import annotations
 
-import re
 from types import GenericAlias, NoneType, UnionType
 from typing import Any, NamedTuple, TypedDict, TypeVar, Union, get_args, get_origin
 
 import msgspec
-import numpy as np
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
@@ -21,6 +19,16 @@ from knowledgepulse_kafka.records import RawRecord, is_utf8
 from knowledgepulse_schemas import Entity, ReasoningTrace, Relationship, Step, ToolDefinition
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
+from knowledgepulse_worker.records.forms import Found, pointer_to_trace, refusal
+from knowledgepulse_worker.records.json_text import (
+    Members,
+    accepted_members,
+    members_of,
+    position_of,
+    require_json,
+    require_shallow,
+    schema_style,
+)
 from knowledgepulse_worker.records.scanned_traces import scan
 from knowledgepulse_worker.records.valid_traces import (
     ESCAPED_LETTER,
@@ -30,26 +38,13 @@ from knowledgepulse_worker.records.valid_traces import (
     ValidTrace,
     valid_trace,
 )
+from knowledgepulse_worker.records.wrapping import documents, place_of
 from knowledgepulse_worker.scoring import Scorable, scorable
 
-Members = TypeVar("Members", bound=msgspec.Struct)
 Validated = TypeVar("Validated")
 
-# A surrogate pair, a lone surrogate, or any other escape. The last alternative keeps `\\ud800` (an escaped
-# backslash, then letters) from matching as a surrogate.
-_ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
-    re.DOTALL,
-)
-_WHITESPACE_AND_COLON = b" \t\n\r:"
 _MAX_ERRORS_LISTED = 5
-_MAX_DEPTH = 201
-"""The trace's object and 200 levels inside it; how deep parsers can recurse depends on their caller."""
-_STEP = np.zeros(256, dtype=np.int8)
-_STEP[list(b"[{")], _STEP[list(b"]}")] = 1, -1
-_NO_BRACKETS = bytes(np.flatnonzero(_STEP == 0).tolist())
-_QUOTE, _BRACE, _NULL = b'"{n'
-_NO_BRACKETS_OR_QUOTES = _NO_BRACKETS.replace(b'"', b"")
+_BRACE, _NULL = b"{n"
 
 
 _MISSING = msgspec.Raw()
@@ -192,7 +187,8 @@ def decode_trace(value: bytes | None, max_bytes: int) -> ReasoningTrace:
         the trace, which takes at most 20 times the value's memory.
 
     Raises:
-        InvalidRecordError: ``empty``, ``too_large``, ``not_json`` (RFC 8259) or ``invalid_trace``.
+        InvalidRecordError: ``empty``, ``too_large``, ``not_json`` (RFC 8259) or ``invalid_trace``. The last
+            two say what the value is.
     """
     return _decode(_checked(value, max_bytes)).trace
 
@@ -217,19 +213,51 @@ def _checked(value: bytes | None, max_bytes: int) -> bytes:
 
 
 def _decode(value: bytes) -> ValidTrace:
-    # There are too few brackets for deep nesting in most traces.
-    if value.count(b"{") + value.count(b"[") > _MAX_DEPTH:
-        _require_shallow(value)
+    """Decode a trace, or say what the value is."""
+    try:
+        return decode_bare(value)
+    except InvalidRecordError as error:
+        refused = error
+    raise refusal(value, refused, _found(value, refused), ())
+
+
+def decode_bare(value: bytes) -> ValidTrace:
+    """Decode a value that is a trace, without any wrapping.
+
+    Raises:
+        InvalidRecordError: ``not_json`` (RFC 8259) or ``invalid_trace``.
+    """
+    require_shallow(value)
     if (valid := valid_trace(value)) is not None:
         return valid
     text, known = _read(value)
     trace = _validated(known)
     if not _has_unique_names(text):
-        top = _members(text, _TopLevel)
+        top = members_of(text, _TopLevel)
         _require_once("metadata", text, top)
         metadata = bytes(top.metadata)
-        _require_once("quality_score", metadata, _members(metadata, _Metadata))
+        _require_once("quality_score", metadata, members_of(metadata, _Metadata))
     return ValidTrace(trace, None)
+
+
+def _found(value: bytes, refused: InvalidRecordError) -> list[Found]:
+    """Return the documents of traces in a value that was refused, one for each place."""
+    found = list(documents(value))
+    if not found and (pointer := pointer_to_trace(value)):
+        found = list(documents(value, [pointer]))
+    places = {place_of(document.steps): document for document in reversed(found)}
+    return [
+        Found(document.steps, str(refused) if not document.steps else _problem(document.content))
+        for document in reversed(places.values())
+    ]
+
+
+def _problem(content: bytes) -> str | None:
+    try:
+        decode_bare(content)
+    except InvalidRecordError as error:
+        return str(error)
+    return None
 
 
 def _has_unique_names(text: bytes) -> bool:
@@ -244,11 +272,11 @@ def _read(value: bytes) -> tuple[bytes, Any]:
         value.decode()  # the parser does not validate the strings that it skips
         return value, known(value)
     except DECODE_ERRORS:
-        text = _json(value)
+        text = require_json(value)
     try:
         return text, known(text)
     except msgspec.ValidationError as error:
-        raise InvalidRecordError("invalid_trace", _schema_style(error)) from None
+        raise InvalidRecordError("invalid_trace", schema_style(error)) from None
 
 
 def _validated(known: Any) -> ReasoningTrace:
@@ -315,13 +343,6 @@ def _location(within: tuple[int | str, ...], path: tuple[str, ...], start: int) 
     return (*path, start + int(index), *rest)
 
 
-def _schema_style(error: msgspec.ValidationError) -> str:
-    """Format an error of the outline like the schema's own: location, then problem."""
-    what, _, where = str(error).partition(" - at `$")
-    path = where.rstrip("`").replace("[", ".").replace("]", "").lstrip(".")
-    return f"{path or 'trace'}: {what}"
-
-
 def decode_members(value: bytes, members: type[Members]) -> Members:
     """Decode only some members of a trace, which is much faster than decoding all.
 
@@ -332,7 +353,7 @@ def decode_members(value: bytes, members: type[Members]) -> Members:
     Raises:
         InvalidRecordError: ``not_json`` or ``invalid_trace``.
     """
-    return _members(_json(value), members)
+    return members_of(require_json(value), members)
 
 
 def with_quality_score(value: bytes, score: float, place: Range | None = None) -> bytes:
@@ -352,13 +373,13 @@ def with_quality_score(value: bytes, score: float, place: Range | None = None) -
 
 def _place_of_score(value: bytes) -> tuple[int, int]:
     """Return the range of the score in the trace's bytes; an empty range at its place if there is none."""
-    text, top = _accepted_members(value, _TopLevel)
-    start = _position(METADATA, top.metadata, text)
+    text, top = accepted_members(value, _TopLevel)
+    start = position_of(METADATA, top.metadata, text)
     metadata = bytes(top.metadata)
-    score = _members(metadata, _Metadata).quality_score
+    score = members_of(metadata, _Metadata).quality_score
     if score == _MISSING:
         return start + 1, start + 1
-    start += _position(QUALITY_SCORE, score, metadata)
+    start += position_of(QUALITY_SCORE, score, metadata)
     return start, start + len(memoryview(score))
 
 
@@ -371,99 +392,7 @@ def _require_once(name: str, text: bytes, members: msgspec.Struct) -> None:
     member = getattr(members, name)
     if member == _MISSING:
         return
-    closing_quote = text.rindex(b'"', 0, _position(b'"%s"' % name.encode(), member, text))
+    closing_quote = text.rindex(b'"', 0, position_of(b'"%s"' % name.encode(), member, text))
     renamed = text[:closing_quote] + b"?" + text[closing_quote:]
-    if getattr(_members(renamed, type(members)), name) != _MISSING:
+    if getattr(members_of(renamed, type(members)), name) != _MISSING:
         raise InvalidRecordError("invalid_trace", f"{name}: appears more than once")
-
-
-def _json(value: bytes) -> bytes:
-    """Return a document, with any lone surrogates replaced.
-
-    Raises:
-        InvalidRecordError: ``not_json``.
-    """
-    try:
-        _require_json(value)
-    except InvalidRecordError:
-        value = _without_lone_surrogates(value)
-        _require_json(value)
-    return value
-
-
-def _require_json(text: bytes) -> None:
-    try:
-        text.decode()
-        msgspec.json.decode(text, type=msgspec.Raw)
-    except DECODE_ERRORS as error:
-        raise InvalidRecordError("not_json", str(error)) from None
-
-
-def _require_shallow(text: bytes) -> None:
-    if _depth(text) > _MAX_DEPTH and _depth(_brackets_outside_strings(text)) > _MAX_DEPTH:
-        raise InvalidRecordError("not_json", f"it is nested more than {_MAX_DEPTH} levels deep")
-
-
-def _depth(text: bytes) -> int:
-    """Return how deep brackets are nested in the text, including brackets in strings."""
-    brackets = np.frombuffer(text.translate(None, _NO_BRACKETS), dtype=np.uint8)
-    return int(np.cumsum(_STEP[brackets], dtype=np.int32).max(initial=0))
-
-
-def _brackets_outside_strings(text: bytes) -> bytes:
-    unescaped = text.replace(rb"\\", b"").replace(rb"\"", b"")  # in this order: `\\"` ends a string
-    structure = np.frombuffer(unescaped.translate(None, _NO_BRACKETS_OR_QUOTES), dtype=np.uint8)
-    quotes = np.cumsum(structure == _QUOTE, dtype=np.uint8)  # may wrap around, which keeps it odd or even
-    return bytes(structure[quotes % 2 == 0])
-
-
-def _accepted_members(value: bytes, members: type[Members]) -> tuple[bytes, Members]:
-    """Decode members of bytes that :func:`decode_trace` accepted.
-
-    Returns:
-        the bytes with any lone surrogates replaced, which are as many, and the members.
-    """
-    try:
-        return value, _members(value, members)
-    except InvalidRecordError:
-        text = _without_lone_surrogates(value)
-        return text, _members(text, members)
-
-
-def _members(text: bytes | msgspec.Raw, members: type[Members]) -> Members:
-    try:
-        return msgspec.json.decode(text, type=members)
-    except msgspec.ValidationError as error:
-        raise InvalidRecordError("invalid_trace", _schema_style(error)) from None
-    except msgspec.DecodeError as error:
-        raise InvalidRecordError("not_json", str(error)) from None
-
-
-def _position(name: bytes, member: msgspec.Raw, text: bytes) -> int:
-    """Return the start of a member in the text, of which it is a view.
-
-    Most texts have the member's name only once, which is found sooner than an address.
-
-    Args:
-        name: the member's name with its quotes.
-        member: the member.
-        text: the text.
-    """
-    if text.count(name) == 1 and not ESCAPED_LETTER.search(text):
-        start = text.index(name) + len(name)
-        while text[start] in _WHITESPACE_AND_COLON:
-            start += 1
-        return start
-    return _address(memoryview(member)) - _address(memoryview(text))
-
-
-def _address(view: memoryview) -> int:
-    return int(np.frombuffer(view, dtype=np.uint8).__array_interface__["data"][0])
-
-
-def _without_lone_surrogates(value: bytes) -> bytes:
-    text = bytearray(value)
-    for match in _ESCAPE.finditer(value):
-        if match["lone"]:
-            text[match.start() : match.end()] = rb"\ufffd"
-    return bytes(text)

@@ -23,7 +23,7 @@ from knowledgepulse_worker.records.score_header import (
     encode_score,
     without_content,
 )
-from knowledgepulse_worker.records.valid_traces import Range
+from knowledgepulse_worker.records.wrapping import UNREAD, ValueRead
 from knowledgepulse_worker.settings import TopicSettings
 
 TRUNCATED_BYTES = 1024
@@ -49,13 +49,13 @@ class Outputs:
         self._topics = topics
         self._keeps_partition = {name: partitions[name] == partitions[topics.raw] for name in partitions}
 
-    def build(self, record: RawRecord, entry: Entry, place: Range | None = None) -> OutputRecord:
+    def build(self, record: RawRecord, entry: Entry, read: ValueRead = UNREAD) -> OutputRecord:
         """Return the record's output according to its entry.
 
         Args:
             record: the record.
             entry: its entry.
-            place: where the record's value has the score, if that is known.
+            read: what reading the record's value found, if that is known.
 
         Raises:
             LedgerError: the entry is neither a decision nor a failure.
@@ -65,16 +65,16 @@ class Outputs:
             return self._record(
                 record,
                 self._topics.of(ROUTES[entry.decision]),
-                with_quality_score(record.value, score, place),
+                with_quality_score(record.value, score, read.score_place),
                 record.headers + _score_headers(record, entry, entry.score),
             )
         if entry.failure is not None:
             kept, packed = _publishable(record.headers)
-            headers = kept + _dead_letter_headers(record, entry.failure, **packed)
+            headers = kept + _dead_letter_headers(record, entry.failure, form=read.form, **packed)
             return self._record(record, self._topics.dead_letter, record.value, headers)
         raise LedgerError(f"the entry of {record.source} has neither a decision nor a failure")
 
-    def build_truncated(self, record: RawRecord, entry: Entry) -> OutputRecord:
+    def build_truncated(self, record: RawRecord, entry: Entry, read: ValueRead = UNREAD) -> OutputRecord:
         """Return a dead letter small enough for any topic.
 
         The value and a long key are shortened, and large headers are left out. The letter's own headers give
@@ -102,7 +102,7 @@ class Outputs:
                 "headers_sha256": sha256(packed).hexdigest(),
             }
         small = replace(record, key=None if record.key is None else key)
-        headers = kept + _dead_letter_headers(record, entry.failure, **removed)
+        headers = kept + _dead_letter_headers(record, entry.failure, form=read.form, **removed)
         return self._record(small, self._topics.dead_letter, value[:TRUNCATED_BYTES], headers)
 
     def build_redacted(
@@ -187,7 +187,7 @@ def _base64(content: bytes | None) -> str | None:
     return None if content is None else b64encode(content).decode()
 
 
-def _dead_letter_headers(record: RawRecord, failure: Failure, **removed: Any) -> Headers:
+def _dead_letter_headers(record: RawRecord, failure: Failure, **more: Any) -> Headers:
     headers = DeadLetterHeaders(
         exception=failure.exception,
         message=failure.message,
@@ -195,6 +195,6 @@ def _dead_letter_headers(record: RawRecord, failure: Failure, **removed: Any) ->
         partition=record.partition,
         offset=record.offset,
         reason=failure.reason,
-        **removed,
+        **more,
     )
     return tuple(headers.to_kafka())

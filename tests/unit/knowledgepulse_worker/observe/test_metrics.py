@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from knowledgepulse_schemas.dead_letter import REASONS
+from knowledgepulse_schemas.dead_letter import FORMS, REASONS
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import PublishedTrace
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
@@ -102,6 +102,7 @@ OUTCOMES = ("contribute", "rejected")
 CLOSED = {
     "kp_traces_total": [(outcome,) for outcome in (*OUTCOMES, "dead_letter")],
     "kp_dead_letters_total": [(reason,) for reason in REASONS],
+    "kp_dead_letter_forms_total": [(form,) for form in FORMS],
     "kp_stage_seconds_count": [
         (stage,) for stage in ("decode", "queue", "embed", "score", "redact", "commit")
     ],

@@ -12,6 +12,7 @@ from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.records.decode import check_readable, decode_trace
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.wrapping import ValueRead
 from knowledgepulse_worker.scoring import Counts, Nearest, Score, score_trace
 from knowledgepulse_worker.scoring.dimensions import NOVELTY_UNKNOWN
 from knowledgepulse_worker.tools.audit.source_index import Output, short_hash
@@ -48,7 +49,7 @@ def mismatches(
         return [*wrong, "value"]
     build = builder.build_truncated if output.truncated else builder.build
     try:
-        built = build(record, output.says)
+        built = build(record, output.says, ValueRead(form=output.form))
     except DECODE_ERRORS:  # invalid kp-score, which is reported elsewhere
         return wrong
     expected = Output.of(built, output.says, truncated=output.truncated)

@@ -17,6 +17,7 @@ import msgspec
 
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_schemas import DeadLetterHeaders
+from knowledgepulse_schemas.dead_letter import Form
 from knowledgepulse_worker.policy import FORMER_DIGEST_LENGTH, ROUTES
 from knowledgepulse_worker.records.ledger_records import Entry, Failure, decode_entry
 from knowledgepulse_worker.records.outputs import with_original_timestamp
@@ -40,6 +41,7 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
         says: the ledger entry from which it was published, reconstructed from its headers.
         truncated: whether it is a dead letter with a truncated value.
         in_transaction: whether it was written in a transaction, as every output since 0.3.0.
+        form: what a dead letter says that its value is.
     """
 
     topic: str
@@ -51,6 +53,7 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
     says: Entry
     truncated: bool = False
     in_transaction: bool = True
+    form: Form | None = None
 
     @classmethod
     def of(cls, record: OutputRecord, says: Entry, *, truncated: bool) -> Self:
@@ -239,7 +242,8 @@ class SourceIndex:
             return None
         failure = Failure(ours.reason, ours.exception, ours.message)
         says = Entry(ours.offset, record.timestamp_ms, failure=failure)
-        return ours.partition, Output.of(record, says, truncated=ours.value_length is not None)
+        output = Output.of(record, says, truncated=ours.value_length is not None)
+        return ours.partition, msgspec.structs.replace(output, form=ours.form)
 
     def _note(self, record: OutputRecord, partition: int, source: int) -> None:
         """Track the first source in an output partition, and jumps back beyond former repeats."""

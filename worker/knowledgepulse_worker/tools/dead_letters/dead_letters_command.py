@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from knowledgepulse_schemas.dead_letter import REASONS
+from knowledgepulse_schemas.dead_letter import FORMS, REASONS
 from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.command_group import CommandGroup
@@ -37,6 +37,14 @@ _selection_options = with_options(
         multiple=True,
         help="Select dead letters with this reason. Repeatable.",
     ),
+    click.option(
+        "--form",
+        "forms",
+        type=click.Choice(FORMS),
+        multiple=True,
+        metavar="FORM",
+        help="Select dead letters whose value has this form, such as cloudevent. Repeatable.",
+    ),
     period_options("Select dead letters"),
     click.option(
         "--source", type=TopicPart(), help="Select dead letters of this topic, partition or record."
@@ -51,7 +59,7 @@ _selection_options = with_options(
 def list_dead_letters(config: Path | None, as_json: bool, **selection: Any) -> None:
     """List dead letters, one per line, without their content.
 
-    Prints the number of dead letters by reason on standard error.
+    Prints the number of dead letters by reason, and by form, on standard error.
     """
     asyncio.run(_list_dead_letters(load_settings(config), selection, as_json))
 
@@ -88,16 +96,20 @@ def replay_dead_letters(config: Path | None, max_attempts: int, dry_run: bool, *
 
 
 async def _list_dead_letters(settings: Settings, selection: dict[str, Any], as_json: bool) -> None:
-    reasons: Counter[str] = Counter()
+    reasons, forms = Counter[str](), Counter[str]()
     async with open_dead_letters(settings) as letters:
         replayed = await letters.replayed()
         if not as_json:
             click.echo(text.HEAD)
         async for letter in letters.select(Selection(**selection)):
             reasons[letter.headers.reason] += 1
+            if letter.headers.form is not None:
+                forms[letter.headers.form] += 1
             to = replayed.get(letter.identity)
             click.echo(text.as_json(letter, to) if as_json else text.row(letter, to))
     errors.print(_by_kind(counted(reasons.total(), "dead letter"), reasons))
+    if forms:
+        errors.print(_by_kind("their values", forms))
     if letters.foreign:
         name = settings.topics.dead_letter
         errors.print(f"skipped {counted(letters.foreign, 'record')} of {name}, which no worker wrote")

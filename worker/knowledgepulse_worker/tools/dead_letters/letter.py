@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_kafka.topic_reader import Record, raw_record
 from knowledgepulse_schemas import DeadLetterHeaders
-from knowledgepulse_schemas.dead_letter import ATTEMPT, Reason
+from knowledgepulse_schemas.dead_letter import ATTEMPT, Form, Reason
 from knowledgepulse_worker.records.outputs import with_original_timestamp
 from knowledgepulse_worker.tools.terminal.arguments import Period
 
@@ -89,12 +89,14 @@ class Selection:
 
     Attributes:
         reasons: the accepted reasons; empty accepts all.
+        forms: the accepted forms of values; empty accepts all.
         since: the earliest timestamp of the raw record.
         until: the timestamp of the raw record must be earlier.
         source: the raw record's topic, or topic and partition, or topic, partition and offset.
     """
 
     reasons: tuple[Reason, ...] = ()
+    forms: tuple[Form, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
     source: tuple[str | int, ...] | None = None
@@ -109,6 +111,7 @@ class Selection:
         source = (record.topic, record.partition, record.offset)
         return (
             (not self.reasons or letter.headers.reason in self.reasons)
+            and (not self.forms or letter.headers.form in self.forms)
             and record.timestamp_ms in self.period
             and (self.source is None or source[: len(self.source)] == self.source)
         )

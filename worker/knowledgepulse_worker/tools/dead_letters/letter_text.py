@@ -16,9 +16,11 @@ from knowledgepulse_worker.terminal.printable import time_text
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter
 from knowledgepulse_worker.tools.dead_letters.replay import NoReplayReason, Replay
 
-_COLUMNS = "{:8}  {:24}  {:14}  {:>8}  {:>8}  {:8}  {:20}  {}"
+_COLUMNS = "{:8}  {:24}  {:14}  {:17}  {:>8}  {:>8}  {:8}  {:20}  {}"
 _MESSAGE_CHARACTERS = 60
-HEAD = _COLUMNS.format("LOCATION", "TIME", "REASON", "SIZE", "ATTEMPTS", "REPLAYED", "SOURCE", "MESSAGE")
+HEAD = _COLUMNS.format(
+    *("LOCATION", "TIME", "REASON", "FORM", "SIZE", "ATTEMPTS", "REPLAYED", "SOURCE", "MESSAGE")
+)
 
 SKIP_REASONS: dict[NoReplayReason, str] = {
     "replayed before": "already replayed",
@@ -36,6 +38,7 @@ def row(letter: DeadLetter, replayed_to: str | None) -> str:
         letter.location,
         time_text(letter.record.timestamp_ms),
         letter.headers.reason,
+        letter.headers.form or "-",
         _size(letter),
         letter.attempts,
         "no" if replayed_to is None else "yes",
@@ -52,6 +55,7 @@ def as_json(letter: DeadLetter, replayed_to: str | None) -> str:
             "offset": letter.offset,
             "timestamp_ms": letter.record.timestamp_ms,
             "reason": letter.headers.reason,
+            "form": letter.headers.form,
             "source": letter.record.source,
             "attempts": letter.attempts,
             "bytes": _bytes(letter),

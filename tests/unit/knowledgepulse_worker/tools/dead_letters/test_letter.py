@@ -60,6 +60,8 @@ def test_identity_is_that_of_the_raw_record(other):
         (Selection(), True),
         (Selection(reasons=("empty", "not_json")), True),
         (Selection(reasons=("empty",)), False),
+        (Selection(forms=("gzip", "text")), True),
+        (Selection(forms=("gzip",)), False),
         (Selection(since=NOON), True),
         (Selection(since=NOON + timedelta(milliseconds=1)), False),
         (Selection(until=NOON + timedelta(milliseconds=1)), True),
@@ -74,4 +76,4 @@ def test_identity_is_that_of_the_raw_record(other):
     ],
 )
 def test_a_selection_matches_all_criteria(selection, selected):
-    assert (DeadLetter.read(buried(raw_record())) in selection) is selected
+    assert (DeadLetter.read(buried(raw_record(), form="text")) in selection) is selected

@@ -45,13 +45,16 @@ def test_the_list_does_not_reveal_content():
 
 
 def test_a_json_line_has_all_columns_of_the_table():
-    whole = DeadLetter.read(buried(raw_record(headers=(("kp-attempt", b"1"),)), message="größer"))
+    whole = DeadLetter.read(
+        buried(raw_record(headers=(("kp-attempt", b"1"),)), message="größer", form="malformed")
+    )
     cut = DeadLetter.read(buried(raw_record(value=b"x" * 5000), "too_large", cut=True))
     assert json.loads(text.as_json(whole, "raw-traces/3/40")) == {
         "partition": 3,
         "offset": 5,
         "timestamp_ms": 1769860800000,
         "reason": "not_json",
+        "form": "malformed",
         "source": "raw-traces/3/17",
         "attempts": 1,
         "bytes": 8,
