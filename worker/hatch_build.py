@@ -17,10 +17,11 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ENCODER, WORDS = "worker/knowledgepulse_bert/encoder.c", "worker/knowledgepulse_worker/embedding/words.c"
-SCAN = "worker/knowledgepulse_worker/records/scan.c"
+CHECKSUM, SCAN = "worker/knowledgepulse_kafka/crc32c.c", "worker/knowledgepulse_worker/records/scan.c"
 LIBRARIES = {
     "worker/knowledgepulse_bert/avx2.so": (ENCODER, "-march=haswell"),
     "worker/knowledgepulse_bert/avx512vnni.so": (ENCODER, "-march=cascadelake"),
+    "worker/knowledgepulse_kafka/crc32c.so": (CHECKSUM, "-march=nehalem"),
     "worker/knowledgepulse_worker/embedding/words.so": (WORDS, "-march=k8"),
     "worker/knowledgepulse_worker/records/scan.so": (SCAN, "-march=k8"),
 }

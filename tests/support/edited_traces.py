@@ -88,12 +88,11 @@ def edited(source: random.Random, value: bytes) -> bytes:
 
 
 def _edited_tokens(source: random.Random, value: bytes) -> bytes:
-    places = list(_TOKEN.finditer(value))
-    if not places:
+    found, other = (_TOKEN.search(value, source.randrange(len(value) + 1)) for _ in range(2))
+    if found is None or other is None:
         return value
-    start, end = source.choice(places).span()
-    other = source.choice(places)[0]
-    new = source.choice((source.choice(_TOKENS), source.choice(_TOKENS), other, b""))
+    start, end = found.span()
+    new = source.choice((source.choice(_TOKENS), source.choice(_TOKENS), other[0], b""))
     return value[:start] + new + (value[end:] if source.random() < 0.5 else value[start:])
 
 

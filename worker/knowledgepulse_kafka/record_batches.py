@@ -30,6 +30,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import ConsumerRecord
 
+from knowledgepulse_kafka.checksums import checksum
 from knowledgepulse_kafka.private_parts import FETCH, FETCHER, RECORDS_ITERATOR
 from knowledgepulse_kafka.records import Fault
 
@@ -58,6 +59,8 @@ _UNKNOWN_CONTROL = _CONTROL_KEY.pack(0, -1)
 _LENGTH_OFFSET = 8
 _EPOCH_OFFSET = 12
 _FRAME = _LENGTH_OFFSET + _LENGTH.size
+_CRC = Struct(">I")
+_CRC_OFFSET = 17
 _ATTRIBUTES_OFFSET = 21
 # Bytes before the key in formats v0 and v1: v1 adds a timestamp.
 _LEGACY_HEADER = {0: 18, 1: 26}
@@ -170,6 +173,7 @@ class Batches:
         self.inflated = 0
         self.leader_epoch = -1
         self.is_transactional = False
+        self._bytes = data
         self._data = memoryview(data)
         self._next = 0
         self._client = MemoryRecords(data)
@@ -193,7 +197,15 @@ class Batches:
         self.is_transactional = batch.is_transactional
         if batch.is_control_batch:
             return _ControlBatch(batch)
-        return (_Batch if is_default else _LegacyBatch)(batch, data, self)
+        if not is_default:
+            return _LegacyBatch(batch, data, self)
+        read = _Batch(batch, data, self)
+        read.validate_crc = partial(self._is_intact, start, start + len(data))
+        return read
+
+    def _is_intact(self, start: int, end: int) -> bool:
+        expected: int = _CRC.unpack_from(self._data, start + _CRC_OFFSET)[0]
+        return checksum(self._bytes, start + _ATTRIBUTES_OFFSET, end) == expected
 
 
 class _ControlBatch:

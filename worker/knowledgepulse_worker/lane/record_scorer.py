@@ -108,7 +108,7 @@ class RecordScorer:
             traces.stage("embed", embedded.finished - embedded.started)
             self._count_letters(score.domain, embedded.letters)
         seconds = now - (started if embedded is None else embedded.admitted)
-        traces.scored(score, trace_id, seconds)
+        traces.scored(trace_id, seconds)
         self._metrics.recent.scored(seconds)
 
     def _count_letters(self, domain: str, letters: Letters | None) -> None:

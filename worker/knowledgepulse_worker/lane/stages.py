@@ -29,7 +29,7 @@ class UndecodableRecord(msgspec.Struct, frozen=True):
     is_ready: ClassVar[bool] = True
 
 
-class DecodedRecord(msgspec.Struct, frozen=True):
+class DecodedRecord(msgspec.Struct, frozen=True, gc=False):
     """A trace that waits for its embedding, if there is an embedder."""
 
     record: RawRecord

@@ -2,18 +2,20 @@
 
 Every trace adds a dozen values. The client library's own histogram takes a lock for the sum and for the
 bucket of each value, which costs more than scoring the trace. This one is a collector of the same library:
-its observations come from one thread and are put into the library's form at a scrape.
+values are put into their buckets many at a time, and into the library's form at a scrape.
 """
 
 from __future__ import annotations
 
+import threading
 import time
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from math import inf
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import HistogramMetricFamily
 from prometheus_client.registry import Collector
@@ -25,16 +27,16 @@ class Series:
 
     Args:
         bounds: the upper bounds of the buckets, in order; the last is infinity.
-
-    Attributes:
-        sum: the sum of the values.
     """
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
         self._counts = [0] * len(bounds)
-        self.sum = 0.0
+        self._sum = 0.0
         self._exemplars: list[tuple[str, float, float] | None] = [None] * len(bounds)
+        self._uncounted: list[float] = []
+        self._traces: list[tuple[str, float, float]] = []
+        self._counting = threading.Lock()
 
     def observe(self, value: float, trace_id: str | None = None) -> None:
         """Add a value.
@@ -43,20 +45,52 @@ class Series:
             value: the value.
             trace_id: the bucket's exemplar; None to keep the former one.
         """
-        bucket = bisect_left(self._bounds, value)
-        self._counts[bucket] += 1
-        self.sum += value
         if trace_id is not None:
-            self._exemplars[bucket] = (trace_id, value, time.time())
+            self._traces.append((trace_id, value, time.time()))
+        self._uncounted.append(value)
+        if len(self._uncounted) >= _AT_ONCE:
+            self._count()
+
+    def observe_all(self, values: Iterable[float]) -> None:
+        """Add values."""
+        self._uncounted.extend(values)
+        if len(self._uncounted) >= _AT_ONCE:
+            self._count()
+
+    def _count(self) -> None:
+        """Put the values into their buckets; a scrape may do so in another thread."""
+        with self._counting:
+            values, traces = self._uncounted[:], self._traces[:]
+            del self._uncounted[: len(values)], self._traces[: len(traces)]
+            self._sum = sum(values, self._sum)
+            for bucket, count in enumerate(np.bincount(self._buckets_of(values)).tolist()):
+                self._counts[bucket] += count
+            latest = dict(zip(self._buckets_of([value for _, value, _ in traces]), traces, strict=True))
+            for place, exemplar in latest.items():
+                self._exemplars[place] = exemplar
+
+    def _buckets_of(self, values: list[float]) -> NDArray[np.intp]:
+        return np.searchsorted(self._bounds, values)
+
+    @property
+    def sum(self) -> float:
+        """The sum of the values."""
+        self._count()
+        return self._sum
 
     def buckets(self) -> list[Any]:
         """Return the buckets' bounds with their cumulative counts and their exemplars."""
+        self._count()
         return [
             ("+Inf" if bound == inf else str(bound), total, exemplar and _exemplar(*exemplar))
             for bound, total, exemplar in zip(
                 self._bounds, accumulate(self._counts), self._exemplars, strict=True
             )
         ]
+
+
+_AT_ONCE = 1024
+"""The number of values that are put into their buckets at once."""
 
 
 def _exemplar(trace_id: str, value: float, at: float) -> Exemplar:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
+from operator import attrgetter
 
 from knowledgepulse_schemas.dead_letter import FORMS, REASONS
 from knowledgepulse_worker.errors import REDACTION_REASONS
@@ -53,7 +54,7 @@ class TraceMetrics:
         )
         self._dimension = make.histogram(
             "kp_dimension_score",
-            "Values of the score dimensions",
+            "Values of the score dimensions of published traces",
             ["domain", "dimension"],
             buckets=[step / 10 for step in range(1, 11)],
         )
@@ -128,12 +129,8 @@ class TraceMetrics:
         """Observe the time that a record spent in a stage."""
         self._stage_of[stage].observe(seconds)
 
-    def scored(self, score: Score, trace_id: str, seconds: float) -> None:
-        """Observe a score and the time since the record's admission."""
-        for dimension in DIMENSIONS:
-            self._dimension.labels(score.domain, dimension).observe(getattr(score, dimension))
-        if score.learned is not None:
-            self._dimension.labels(score.domain, "learned").observe(score.learned)
+    def scored(self, trace_id: str, seconds: float) -> None:
+        """Observe the time from a record's admission to its score."""
         self._scoring.observe(seconds, _exemplar(trace_id))
         if seconds > self._budget:
             self._over_budget.inc()
@@ -142,8 +139,7 @@ class TraceMetrics:
         """Count committed outputs by outcome, and observe the seconds from the records' timestamps."""
         for outcome, count in outcomes.items():
             self._traces_of[outcome].inc(count)
-        for seconds in end_to_end:
-            self._end_to_end.observe(seconds)
+        self._end_to_end.labels().observe_all(end_to_end)
 
     def dead_lettered(self, reasons: Mapping[str, int]) -> None:
         """Count committed dead letters by reason."""
@@ -158,16 +154,27 @@ class TraceMetrics:
     def published(self, traces: Sequence[PublishedTrace]) -> None:
         """Observe the scores of published traces, and count their origins."""
         agents, frameworks = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+        scores = defaultdict[tuple[str, str], list[Score]](list)
         for score, agent_id, framework, _ in traces:
             decision = score.decision
-            self._quality.labels(score.domain, decision).observe(score.quality_score)
+            scores[score.domain, decision].append(score)
             agents[agent_id if agent_id in self._agent_ids else _OTHER, decision] += 1
             frameworks[framework if framework in self._framework_names else _OTHER, decision] += 1
+        for labels, decided in scores.items():
+            self._observe_scores(*labels, decided)
         for origin, count in agents.items():
             self._agent_traces_of(*origin).inc(count)
         for origin, count in frameworks.items():
             self._framework_traces_of(*origin).inc(count)
         self._unprofiled.inc(sum(not trace.has_profile for trace in traces))
+
+    def _observe_scores(self, domain: str, decision: str, scores: Sequence[Score]) -> None:
+        self._quality.labels(domain, decision).observe_all(score.quality_score for score in scores)
+        for dimension in DIMENSIONS:
+            self._dimension.labels(domain, dimension).observe_all(map(attrgetter(dimension), scores))
+        learned = [score.learned for score in scores if score.learned is not None]
+        if learned:
+            self._dimension.labels(domain, "learned").observe_all(learned)
 
     def redacted(self, result: str, seconds: float) -> None:
         """Observe a redacted copy, or the reason why there is none."""

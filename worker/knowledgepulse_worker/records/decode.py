@@ -9,7 +9,7 @@ inputs, whose objects may take a hundred times the size of their JSON, are kept 
 from __future__ import annotations
 
 from types import GenericAlias, NoneType, UnionType
-from typing import Any, NamedTuple, TypedDict, TypeVar, Union, get_args, get_origin
+from typing import Any, TypedDict, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -159,7 +159,7 @@ def check_readable(record: RawRecord) -> None:
             raise InvalidRecordError("invalid_headers", f"the name of header {index} is not UTF-8")
 
 
-class ScorableTrace(NamedTuple):
+class ScorableTrace(msgspec.Struct, gc=False):
     """A trace that can be scored.
 
     Attributes:

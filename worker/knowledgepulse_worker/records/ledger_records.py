@@ -43,7 +43,7 @@ SCORES_VERSION = 2
 """The newest format version of last scores, that of those with agents, which release 0.4.0 would drop."""
 
 
-class Failure(msgspec.Struct, array_like=True, frozen=True):
+class Failure(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Why a record is a dead letter."""
 
     reason: Reason
@@ -51,7 +51,7 @@ class Failure(msgspec.Struct, array_like=True, frozen=True):
     message: str
 
 
-class Entry(msgspec.Struct, array_like=True, frozen=True):
+class Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The outcome of one raw record.
 
     Later formats only append fields, and raise ``version`` if older readers must refuse the entry.

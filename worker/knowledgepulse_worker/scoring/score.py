@@ -31,7 +31,7 @@ TraceCount: TypeAlias = Annotated[int, Meta(ge=1)]
 """A number of traces, checked when it is decoded."""
 
 
-class Score(Struct, frozen=True, omit_defaults=True):
+class Score(Struct, frozen=True, omit_defaults=True, gc=False):
     """A trace's quality score and its parts, in the order of the ``kp-score`` header.
 
     A field that only some scores have gets a default and is then left out of their headers.

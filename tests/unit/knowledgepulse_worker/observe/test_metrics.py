@@ -92,7 +92,7 @@ def test_the_budget_is_a_bucket_boundary(budget):
 
 def test_only_scores_beyond_the_budget_exceed_it(metrics):
     for seconds in (0.05, 0.1, 0.100001):
-        metrics.traces.scored(scored_record().score, "kp:trace:1", seconds)
+        metrics.traces.scored("kp:trace:1", seconds)
 
     assert values(metrics, "kp_budget_exceeded_total") == {(): 1}
     assert values(metrics, "kp_scoring_seconds_count") == {(): 3}
@@ -201,7 +201,7 @@ def test_no_trace_id_breaks_an_observation_or_the_page(trace_id, accept):
     pages = []
     for id_ in (trace_id, ""):
         metrics = Metrics(Policy(), budget=0.1, registry=CollectorRegistry())
-        metrics.traces.scored(scored_record().score, id_, 0.01)
+        metrics.traces.scored(id_, 0.01)
         pages.append(metrics.render(accept, content=True)[1].decode())
 
     assert EXEMPLAR.sub("", pages[0]) == EXEMPLAR.sub("", pages[1])
@@ -210,7 +210,7 @@ def test_no_trace_id_breaks_an_observation_or_the_page(trace_id, accept):
 
 @pytest.mark.parametrize("trace_id", ["kp:trace:b118bb02-52c2-540c-9489-401d35daa6df", "x" * 100])
 def test_an_ordinary_trace_id_is_the_exemplar(metrics, trace_id):
-    metrics.traces.scored(scored_record().score, trace_id, 0.01)
+    metrics.traces.scored(trace_id, 0.01)
 
     exemplars = [
         s.exemplar for s in families(metrics, OPENMETRICS)["kp_scoring_seconds"].samples if s.exemplar
@@ -220,14 +220,14 @@ def test_an_ordinary_trace_id_is_the_exemplar(metrics, trace_id):
 
 @pytest.mark.parametrize("trace_id", ["x" * 101, "kp:trace:größer", "kp:trace:\ud800", "kp:trace:\n"])
 def test_long_and_non_ascii_ids_are_not_exemplars(metrics, trace_id):
-    metrics.traces.scored(scored_record().score, trace_id, 0.01)
+    metrics.traces.scored(trace_id, 0.01)
 
     assert b"# {" not in metrics.render(OPENMETRICS, content=True)[1]
 
 
 def test_without_content_no_page_contains_trace_ids(metrics):
     """Exemplars are trace ids."""
-    metrics.traces.scored(scored_record().score, "kp:trace:secret", 0.01)
+    metrics.traces.scored("kp:trace:secret", 0.01)
     content_type, page = metrics.render(OPENMETRICS, content=False)
     assert content_type.startswith("text/plain")
     assert b"kp_scoring_seconds_count 1.0" in page

@@ -63,7 +63,8 @@ def without_any(read):
     for members in (read["task"], *(read["task"]["tools"] or ())):
         members.pop("input_schema", None)
         members.pop("parameters", None)
-    read["metadata"].pop("ending", None)
+    for name in ("ending", "rewards", "task_id"):
+        read["metadata"].pop(name, None)
     return read
 
 
