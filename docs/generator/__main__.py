@@ -12,10 +12,12 @@ from generator.staging import ROOT, documents
 from generator.versions import add_version
 
 if sys.argv[1:] == ["tables"]:
-    from generator.tables import renewed  # which needs the worker, and not only what builds the site
+    from generator import alerts  # which needs the worker, and not only what builds the site
+    from generator.tables import renewed
 
     for path in (ROOT / document for document in documents()):
         path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
+    alerts.RULES.write_text(alerts.renewed(alerts.RULES.read_text(encoding="utf-8")), encoding="utf-8")
     sys.exit()
 site = Path(sys.argv[1])
 version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]

@@ -540,10 +540,38 @@ async def test_the_verdict_is_the_first_thing_on_the_page(stage, visit):
     await expect(page.locator("#state")).to_have_text("refreshing")
 
 
+async def test_every_state_is_on_the_page_the_most_serious_first(stage, visit):
+    """A refused edit of the policy stood behind dead letters, and was believed to be in force."""
+    seen = replace(
+        WELL,
+        suspect_partitions=(2,),
+        dead_letters=72,
+        outcomes=90,
+        publishing_throttled=42.0,
+        has_foreign_member=True,
+        policy_refused="policy.threshold: got 7",
+        ends=(8e9, 8e9, 8e9),
+        last_end="it was killed",
+    )
+    verdict = stage.diagnosis.observe(seen)
+    page = (await visit(stage.url)).page
+
+    lines = page.get_by_role("status").get_by_role("listitem")
+    await expect(lines).to_have_count(len(verdict.findings))
+    for line, finding in zip(await lines.all(), verdict.findings, strict=True):
+        await expect(line).to_contain_text(f"{finding.state.heading}{finding.reason}since ")
+        await expect(line).to_have_class(finding.state.severity)
+        await expect(line).to_contain_text(f"runbook: {finding.runbook}")
+    assert [finding.state for finding in verdict.findings] == [
+        *(State.FOREIGN_MEMBER, State.POISON, State.THROTTLED, State.DEAD_LETTERS, State.RESTARTING),
+        State.POLICY_EDIT_REFUSED,
+    ]
+
+
 async def test_a_page_that_is_opened_while_the_process_is_away_links_to_the_runbook(visit):
     """Its only data then is the verdict."""
     settings = WebSettings(port=free_ports(1)[0], runbook="https://example.com/runbook")
-    async with serving(settings, "workers", "@kp-nobody") as port:
+    async with serving(settings, "workers") as port:
         port.without_child(State.WAITING_FOR_KAFKA, "no broker answers")
         here = await visit(f"http://127.0.0.1:{settings.port}/", shown="#verdict")
 

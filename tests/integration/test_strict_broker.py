@@ -94,7 +94,7 @@ async def keeps_starting(worker, error):
     assert ((await worker.get("/readyz"))[0], found["state"], found["runbook"]) == (
         503,
         "starting",
-        "KpNotRunning",
+        "starting",
     )
     shown = json.loads((await worker.get("/api/status"))[1])["verdict"]
     assert (shown["state"], shown["since"]) == ("starting", found["since"])

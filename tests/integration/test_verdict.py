@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -98,7 +99,7 @@ async def test_a_worker_whose_broker_hangs_waits_for_kafka_until_it_is_back(brok
             os.kill(broker, signal.SIGCONT)
         await becomes(worker, "healthy")
     assert worker.told_once("Waiting for Kafka: no answer from ")
-    assert "Healthy (was waiting_for_kafka for " in worker.log()
+    assert "Waiting for Kafka: over after " in worker.log()
 
 
 async def test_a_worker_that_is_cut_off_from_its_coordinator_says_so(make_stream, orders, real_traces):
@@ -199,7 +200,7 @@ async def test_a_worker_in_a_group_that_a_client_with_kip_848_joined_first_says_
             worker = await stack.enter_async_context(own_stream.worker())
             await worker.owns(1)
             reason = "Foreign member: a client with group.protocol=consumer is in the workers' group"
-            assert (await becomes(worker, "foreign_member", reason))["runbook"] == "KpForeignMember"
+            assert (await becomes(worker, "foreign_member", reason))["runbook"] == "foreign_member"
             await worker.published(5)
             (place,) = consumer.assignment()
             passed_over = Position(raw, place.partition, 5)
@@ -258,8 +259,9 @@ async def test_a_position_that_a_stranger_holds_back_keeps_only_its_own_partitio
             await stranger.send_offsets_to_transaction({TopicPartition(raw, 0): 0}, kafka.group)
             worker = await stack.enter_async_context(own_stream.worker())
             await worker.published(5)
-            reason = f"Recovering: 1 of 2 partitions; OffsetFetch to {raw}/0: UNSTABLE_OFFSET_COMMIT (88)"
-            await becomes(worker, "recovering", reason)
+            # After half a minute, which a busy machine may take until here, it is no ordinary recovery.
+            found = "(Recovering: 1 of 2 partitions|Waiting for Kafka: 1 of 2 partitions not recovered); "
+            await worker.says(found + re.escape(f"OffsetFetch to {raw}/0: UNSTABLE_OFFSET_COMMIT (88)"))
             labels = {"request": "OffsetFetch", "error": "UNSTABLE_OFFSET_COMMIT (88)"}
             assert page.value(await worker.metrics(), "kp_waiting_seconds", **labels) > 0
         await worker.published(10)

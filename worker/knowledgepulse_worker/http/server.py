@@ -14,12 +14,13 @@ import logging
 import socket
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import Any, NamedTuple, cast
 
 import aiohttp
+import msgspec
 from aiohttp import web
 
 from knowledgepulse_worker.errors import StartError
@@ -29,7 +30,7 @@ from knowledgepulse_worker.http.former_status import FormerStatus
 from knowledgepulse_worker.http.pages import DATA_HEADERS, PAGE, PAGE_HEADERS, shows_content
 from knowledgepulse_worker.http.unreadable_requests import requests
 from knowledgepulse_worker.settings import WebSettings
-from knowledgepulse_worker.verdict import State, Verdict
+from knowledgepulse_worker.verdict import STATE_HELP, Finding, State, Verdict
 
 logger = logging.getLogger(__name__)
 
@@ -115,10 +116,10 @@ class Port:
         self._turns: defaultdict[WantedPage, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._asked: dict[WantedPage, float] = {}
         self._asking: set[asyncio.Task[ChildAnswer | None]] = set()
-        self._verdict: Mapping[str, Any] = {}
+        self._verdict = Verdict.of(())
+        self._child_verdict = self._verdict
         self._former = FormerStatus()
         self._has_child = False
-        self._last_error: str | None = None
         self.without_child(State.STARTING, "the worker is starting")
 
     def socket_of_next_child(self) -> socket.socket:
@@ -137,29 +138,29 @@ class Port:
             self._former.child_ended()
         self._has_child = False
         self._reasons: Sequence[str] = [] if ready else [why]
-        since = self._verdict["since"] if self._verdict.get("state") == state else time.time()
-        self._verdict = Verdict(state, why, since).as_dict(self._settings.runbook)
+        since = self._verdict.since(state)
+        found = Finding(state, why, time.time() if since is None else since)
+        self._verdict = Verdict.of([found], self.lasting_findings)
 
-    def with_child(
-        self, reasons: Sequence[str], verdict: Mapping[str, Any], last_error: str | None = None
-    ) -> None:
+    def with_child(self, reasons: Sequence[str], findings: Sequence[Mapping[str, Any]]) -> None:
         """Answer for a running child.
 
         Args:
             reasons: the reasons why the child is not ready; empty if it is.
-            verdict: the child's verdict on its own state.
-            last_error: what ended the child before, which this one does not know.
+            findings: the findings of the child's verdict on itself, as plain JSON.
         """
         self._has_child = True
         self._reasons = reasons
-        self._last_error = last_error
-        self._verdict = self._with_last_error(verdict)
+        self._verdict = self._child_verdict = Verdict(msgspec.convert(findings, tuple[Finding, ...]))
 
-    def _with_last_error(self, verdict: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a child's verdict; while it is starting, with what ended the child before."""
-        if self._last_error is None or verdict.get("state") != State.STARTING:
-            return verdict
-        return {**verdict, "text": with_error(verdict["text"], self._last_error)}
+    @property
+    def lasting_findings(self) -> tuple[Finding, ...]:
+        """What the last child had found of itself and may still be true, if it is gone."""
+        return self._child_verdict.lasting
+
+    @property
+    def _shown_verdict(self) -> dict[str, Any]:
+        return self._verdict.as_dict(self._settings.runbook)
 
     async def live(self, _request: web.Request) -> web.Response:
         """Answer :data:`knowledgepulse_worker.http.probes.LIVE`."""
@@ -167,7 +168,7 @@ class Port:
 
     async def ready(self, _request: web.Request) -> web.Response:
         """Answer :data:`knowledgepulse_worker.http.probes.READY`."""
-        return probe_response(*probes.ready(self._reasons, verdict=self._verdict))
+        return probe_response(*probes.ready(self._reasons, verdict=self._shown_verdict))
 
     async def page(self, _request: web.Request) -> web.Response:
         """Answer :data:`STATUS`."""
@@ -178,11 +179,10 @@ class Port:
         wanted = self._wanted(request)
         answer, former = await self._answer(wanted), self._former.of(wanted.content)
         if answer is None:
-            shown, status = former | {"verdict": self._verdict}, HTTPStatus.SERVICE_UNAVAILABLE
+            shown, status = former | {"verdict": self._shown_verdict}, HTTPStatus.SERVICE_UNAVAILABLE
             return web.Response(status=status, body=json.dumps(shown).encode(), headers=DATA_HEADERS)
-        if answer.status == HTTPStatus.OK and (former or self._last_error is not None):
+        if answer.status == HTTPStatus.OK and former:
             shown = self._former.completed(wanted.content, json.loads(answer.body))
-            shown["verdict"] = self._with_last_error(shown["verdict"])
             answer = answer._replace(body=json.dumps(shown).encode())
         return _response(answer)
 
@@ -196,11 +196,11 @@ class Port:
                 await self._answer(WantedPage(STATUS_DATA, content, openmetrics=False))
 
     async def metrics(self, request: web.Request) -> web.Response:
-        """Answer :data:`METRICS`; without the child, only with the metric of the worker's state."""
+        """Answer :data:`METRICS`; without the child, only with the metric of the worker's states."""
         answer = await self._answer(self._wanted(request))
         if answer is None:
             return web.Response(
-                text=_state_metric(self._verdict["state"], self._group), headers=_METRICS_HEADERS
+                text=_state_metric(self._verdict.states, self._group), headers=_METRICS_HEADERS
             )
         return _response(answer)
 
@@ -250,11 +250,6 @@ class Port:
         await self._child.close()
 
 
-def with_error(what: str, last_error: str | None) -> str:
-    """Return a text that names the last error, if there was one."""
-    return what if last_error is None else f"{what}; the last error: {last_error}"
-
-
 def _response(answer: ChildAnswer) -> web.Response:
     return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
 
@@ -262,12 +257,12 @@ def _response(answer: ChildAnswer) -> web.Response:
 _METRICS_HEADERS = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
 
 
-def _state_metric(state: str, group: str) -> str:
+def _state_metric(states: Collection[State], group: str) -> str:
     """Return the metric ``kp_state`` in Prometheus's text format, as the child gives it."""
-    lines = ["# HELP kp_state 1 for the state that the worker is in", "# TYPE kp_state gauge"]
+    lines = [f"# HELP kp_state {STATE_HELP}", "# TYPE kp_state gauge"]
     escaped = group.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
     lines += [
-        f'kp_state{{state="{possible}",group="{escaped}"}} {float(possible == state)}' for possible in State
+        f'kp_state{{state="{possible}",group="{escaped}"}} {float(possible in states)}' for possible in State
     ]
     return "\n".join(lines) + "\n"
 

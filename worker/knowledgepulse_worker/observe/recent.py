@@ -18,6 +18,7 @@ from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.policy import ROUTES, Decision, Policy
 from knowledgepulse_worker.records.ledger_records import Failure
 from knowledgepulse_worker.scoring import Explanation, Score, ScoredRecord, explain_score, shortened
+from knowledgepulse_worker.verdict import Finding
 
 LAST_SCORES = 1000
 """Number of traces whose scores and times are kept."""
@@ -141,6 +142,7 @@ class Recent:
         skips: likewise, the latest offsets that no worker reads.
         ends: when the last processes before this one ended, in seconds since the epoch, the latest last.
         last_end: how the last one ended; empty for the first.
+        former_findings: what it had found of itself and may still be true.
         over_budget: how long a text takes to embed, if that exceeds the budget; else empty.
         last_output: the time of the last committed output, in seconds since the epoch; None before it.
         answers: the registry's latest answers to contributions, counted by result.
@@ -163,6 +165,7 @@ class Recent:
         self.over_budget = ""
         self.ends: tuple[float, ...] = ()
         self.last_end = ""
+        self.former_findings: tuple[Finding, ...] = ()
         self.last_output: float | None = None
         self._seconds: deque[tuple[int, Counter[str]]] = deque(maxlen=RATE_SECONDS + 1)
         self._transactions: deque[tuple[int, Counter[str]]] = deque(maxlen=RATE_SECONDS + 1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 
 from knowledgepulse_kafka.wait import Wait
 from knowledgepulse_worker.observe.metric_registry import Makers, make_waiting, set_waiting, start_at_zero
-from knowledgepulse_worker.verdict import State
+from knowledgepulse_worker.verdict import STATE_HELP, State
 
 QUOTAS = ("producer", "consumer")
 PARTITIONERS = ("murmur2", "other")
@@ -23,7 +23,7 @@ class StreamMetrics:
         self._create_state(make)
         self._create_partitions(make)
         self._create_offsets(make)
-        self.set_state(State.STARTING)
+        self.set_states({State.STARTING})
 
     def _create_state(self, make: Makers) -> None:
         self._build = make.gauge(
@@ -32,7 +32,7 @@ class StreamMetrics:
             ["version", "model", "precision", "device"],
         )
         self._restarts = make.counter("kp_restarts", "Starts of the worker's process after it had ended")
-        self._state = make.gauge("kp_state", "1 for the state that the worker is in", ["state"])
+        self._state = make.gauge("kp_state", STATE_HELP, ["state"])
         self._waiting = make_waiting(make)
         self._throttled = make.counter(
             "kp_throttled_seconds", "Seconds for which brokers throttled a client by a quota", ["quota"]
@@ -78,14 +78,14 @@ class StreamMetrics:
         """Count the restarts before this process."""
         self._restarts.inc(times)
 
-    def set_state(self, state: State) -> None:
-        """Set the worker's state, as its verdict names it."""
+    def set_states(self, states: Collection[State]) -> None:
+        """Set the states that the worker's verdict names."""
         for possible in State:
-            self._state.labels(possible).set(possible is state)
+            self._state.labels(possible).set(possible in states)
 
-    def waiting(self, waits: Iterable[Wait], seconds: float) -> None:
-        """Set what the worker waits for, and for how long it has been in its present state."""
-        set_waiting(self._waiting, dict.fromkeys(waits, seconds))
+    def waiting(self, waits: Mapping[Wait, float]) -> None:
+        """Set what the worker waits for, and for how many seconds it has been in the state of each wait."""
+        set_waiting(self._waiting, waits)
 
     def throttled(self, quota: str, seconds: float) -> None:
         """Count the seconds for which a broker throttles a client of the quota's kind."""

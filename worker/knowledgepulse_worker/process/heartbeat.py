@@ -1,8 +1,8 @@
 """The pipe from the worker process to its parent, and the heartbeat on it.
 
-Twice a second, the process's event loop writes the reasons why it is not ready and its verdict, with which
-the parent answers the probes. In between, the pipe carries what the process tells about records in progress.
-A pipe keeps what was written when its writer dies.
+Twice a second, the process's event loop writes the reasons why it is not ready and what it has found of
+itself, with which the parent answers the probes. In between, the pipe carries what the process tells about
+records in progress. A pipe keeps what was written when its writer dies.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Report(TypedDict):
 
     Attributes:
         reasons: the reasons why the process is not ready; empty if it is.
-        verdict: the process's verdict on its own state.
+        findings: the findings of the process's verdict on itself, as plain JSON.
     """
 
     reasons: list[str]
-    verdict: dict[str, Any]
+    findings: list[dict[str, Any]]
 
 
 class PipeWriter:

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from knowledgepulse_kafka.errors import NoBrokerError, SecurityError
 from knowledgepulse_worker.errors import SettingsError, StartError
-from knowledgepulse_worker.http.server import serving, with_error
+from knowledgepulse_worker.http.server import serving
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.process.descriptors import raise_descriptor_limit
 from knowledgepulse_worker.process.heartbeat import HEARTBEAT_INTERVAL, PipeReader
@@ -85,7 +85,6 @@ class Supervisor:
         self._failed_starts = 0
         self._was_silent = False
         self._error: str | None = None
-        self._former_error: str | None = None
         self._restarts = 0
         self._ends: deque[float] = deque(maxlen=LAST_ENDS)
         self._last_end = ""
@@ -166,7 +165,7 @@ class Supervisor:
     async def _run_process(self) -> int:
         """Start the process and watch it; return its exit status, negative for a signal."""
         self._port.without_child(State.STARTING, self._with_error("the worker is starting"))
-        self._former_error, self._error = self._error, None
+        self._error = None
         with _pipe() as (reader, writer), self._port.socket_of_next_child() as inherited:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -213,10 +212,11 @@ class Supervisor:
             restarts=self._restarts,
             ends=tuple(self._ends),
             last_end=self._last_end,
+            findings=self._port.lasting_findings,
         )
 
     def _with_error(self, what: str) -> str:
-        return with_error(what, self._error)
+        return what if self._error is None else f"{what}; the last error: {self._error}"
 
     def _ending(self, status: int) -> str:
         """Describe how the process ended; a SIGKILL from elsewhere is probably the kernel's, for memory."""
@@ -244,7 +244,7 @@ class Supervisor:
             silent, limit = 0.0, self._settings.limits.heartbeat
             is_ready = not report["reasons"]
             self._was_ready = self._was_ready or is_ready
-            self._port.with_child(**report, last_error=self._former_error)
+            self._port.with_child(**report)
         logger.error("no heartbeat from the worker for %g s (limits.heartbeat): killing it", limit)
 
     def _read(self, pipe: PipeReader) -> dict[str, Any] | None:
@@ -252,7 +252,7 @@ class Supervisor:
         report = None
         for message in pipe.messages():
             match message:
-                case {"verdict": _}:
+                case {"findings": _}:
                     report = message
                 case {"error": str(error)}:
                     self._error = error

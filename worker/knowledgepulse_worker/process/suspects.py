@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from knowledgepulse_kafka.records import Location
+from knowledgepulse_worker.verdict import Finding
 
 ANNOUNCED_RECORDS = 64
 """The number of records that are announced at once as possibly in progress."""
@@ -41,6 +42,7 @@ class Caution(msgspec.Struct, frozen=True):
         restarts: how often a process has been started again.
         ends: when the last processes ended, in seconds since the epoch, the latest last.
         last_end: how the last process ended; empty for the first one.
+        findings: what it had found of itself and may still be true.
     """
 
     below: dict[int, int] = {}
@@ -50,6 +52,7 @@ class Caution(msgspec.Struct, frozen=True):
     restarts: int = 0
     ends: tuple[float, ...] = ()
     last_end: str = ""
+    findings: tuple[Finding, ...] = ()
 
 
 class Suspects:

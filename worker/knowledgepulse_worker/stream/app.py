@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from knowledgepulse_kafka.group_member import HEARTBEATS
 from knowledgepulse_kafka.request_waits import READING, TRANSACTION, Waits
 from knowledgepulse_kafka.session import Rebalances, Session
@@ -24,7 +26,7 @@ from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.reporter import Reporter
 from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.observe.recent import RATE_SECONDS
+from knowledgepulse_worker.observe.recent import RATE_SECONDS, Recent
 from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.process.heartbeat import Report
@@ -33,7 +35,7 @@ from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.redaction.copies import RedactFunction, Redaction
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.checks import Checks
-from knowledgepulse_worker.stream.diagnosis import SILENCE_LIMIT, Diagnosis, Observation
+from knowledgepulse_worker.stream.diagnosis import JUST_STARTED, SILENCE_LIMIT, Diagnosis, Observation
 from knowledgepulse_worker.stream.languages import unknown_script
 from knowledgepulse_worker.stream.progress import Progress
 from knowledgepulse_worker.stream.recovery import ReaderFactory
@@ -83,7 +85,7 @@ class WorkerApp:
         self.metrics = services.metrics
         self.shadow = services.shadow
         self.readiness = Readiness()
-        self.diagnosis = Diagnosis()
+        self.diagnosis = _diagnosis_after(self.metrics.recent)
         self.owned: set[int] = set()
         self._services = services
         self._on_failure = on_failure
@@ -114,14 +116,14 @@ class WorkerApp:
 
     def report(self) -> Report:
         """Return the report with which the parent process answers the probes."""
-        verdict = self.diagnosis.verdict.as_dict(self.settings.web.runbook)
-        return {"reasons": self.readiness.reasons, "verdict": verdict}
+        findings = msgspec.to_builtins(self.diagnosis.verdict.findings)
+        return {"reasons": self.readiness.reasons, "findings": findings}
 
     async def diagnose(self) -> None:
-        """Observe the worker for the verdict on its state and for the metric of it."""
+        """Observe the worker for the verdict on it and for the metrics of its states and waits."""
         verdict = self.diagnosis.observe(self.observe())
-        self.metrics.stream.set_state(verdict.state)
-        self.metrics.stream.waiting(verdict.waits, self.diagnosis.seconds)
+        self.metrics.stream.set_states(verdict.states)
+        self.metrics.stream.waiting(self.diagnosis.waits())
 
     def observe(self) -> Observation:
         """Return an observation of the worker's current state; this sends no requests."""
@@ -201,6 +203,12 @@ class WorkerApp:
             self.metrics.stream.held_back(partition, records)
         for partition in self.owned:
             self.metrics.stream.recovering(partition, self.progress.remaining().get(partition, 0))
+
+
+def _diagnosis_after(recent: Recent) -> Diagnosis:
+    """Return the diagnosis of a process that has just started, given what is known of those before."""
+    first = Observation(pending=(JUST_STARTED,), ends=recent.ends, last_end=recent.last_end)
+    return Diagnosis(former=recent.former_findings, first=first)
 
 
 def services_of(

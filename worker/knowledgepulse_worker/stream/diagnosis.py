@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from knowledgepulse_kafka.wait import CONNECTION, Wait
 from knowledgepulse_worker.message_text import counted
-from knowledgepulse_worker.verdict import State, Verdict
+from knowledgepulse_worker.verdict import Finding, State, Verdict
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +24,13 @@ Likewise, seconds after which records that wait count as stalled if none was fin
 CATCH_UP_LIMIT = 60.0
 """Seconds that the backlog takes at the current rate, beyond which a worker is behind."""
 
-MANY_RESTARTS, RESTARTS_WINDOW = 2, 900.0
+RECOVERY_PATIENCE_LIMIT = 30.0
+"""Seconds for which partitions may wait for brokers before they are read.
+
+Brokers abort what a former owner has left open 10 s after its death, and look for it every 10 s.
+"""
+
+MANY_RESTARTS, RESTARTS_WINDOW = 3, 1800.0
 """The restarts within this many seconds from which on the state says so."""
 
 PATIENCE_LIMIT = 10.0
@@ -32,6 +39,9 @@ PATIENCE_LIMIT = 10.0
 MANY_LETTERS, LETTER_SHARE = 10, 0.05
 """The dead letters, and their share of all outcomes, that are more than stray ones, as in the alert."""
 
+JUST_STARTED = "the process has just started"
+"""The first reason why a worker is starting."""
+
 _FOREIGN_MEMBER = (
     "a client with group.protocol=consumer is in the workers' group, and no worker scores the partitions "
     "that the brokers give it"
@@ -39,14 +49,6 @@ _FOREIGN_MEMBER = (
 
 _ORDINARY = {State.HEALTHY, State.STARTING, State.RECOVERING}
 """States that every worker passes through."""
-
-
-class _Finding(NamedTuple):
-    """A state that applies, the reason, and what is waited for."""
-
-    state: State
-    reason: str = ""
-    waits: tuple[Wait, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,11 @@ class Observation:
     over_budget: str = ""
 
     @property
+    def starting_waits(self) -> tuple[Wait, ...]:
+        """What partitions that are not read yet wait for."""
+        return (*self.member_waits, *self.recovery_waits)
+
+    @property
     def readable(self) -> int:
         """The part of the lag that no open transaction holds back."""
         return max(0, self.lag - sum(records for _, records in self.held_back.values()))
@@ -127,11 +134,13 @@ class Observation:
 
 @dataclass
 class Diagnosis:
-    """Turns observations into verdicts and logs every change of state once.
+    """Turns observations into verdicts, and logs when each state begins and ends.
 
     Args:
         clock: returns seconds for durations, which a change of the wall clock must not affect.
         wall_clock: returns the seconds since the epoch.
+        former: the findings of the process before, which hold until this one is ready and can know better.
+        first: what is known when the process starts.
 
     Attributes:
         verdict: the latest verdict.
@@ -139,19 +148,29 @@ class Diagnosis:
 
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
+    former: Sequence[Finding] = ()
+    first: Observation = Observation(pending=(JUST_STARTED,))
     verdict: Verdict = field(init=False)
-    _began: float = field(init=False)
+    _began: dict[State, float] = field(init=False)
     _advanced: float = field(init=False)
     _last_output: float | None = None
     _lag_seen: list[tuple[float, int]] = field(default_factory=list)
     _least_lag: tuple[float, int] | None = None
     _rebalancing_since: float | None = None
+    _unread_since: float | None = None
     _held_since: dict[int, tuple[int, float]] = field(default_factory=dict)
-    _told: set[tuple[str, str, str]] = field(default_factory=set)
+    _told: set[tuple[str, ...]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._began = self._advanced = self.clock()
-        self.verdict = Verdict(State.STARTING, "the process has just started", self.wall_clock())
+        self._advanced, now = self.clock(), self.wall_clock()
+        found = [replace(finding, since=now) for finding in self._findings(self._advanced, self.first)]
+        since = {finding.state: finding.since for finding in self.former}
+        self.verdict = Verdict.of(
+            (replace(finding, since=since.get(finding.state, now)) for finding in found), self.former
+        )
+        self._began = {
+            finding.state: self._advanced - max(0.0, now - finding.since) for finding in self.verdict.findings
+        }
 
     def observe(self, seen: Observation) -> Verdict:
         """Return the verdict on an observation."""
@@ -159,54 +178,79 @@ class Diagnosis:
         self._note_lag(now, seen)
         self._note_progress(now, seen)
         self._note_waits(now, seen)
-        state, reason, waits = next(self._findings(now, seen))
-        former = self.verdict
-        if former.state is state:
-            self.verdict = Verdict(state, reason, former.since, waits)
-            if _told(waits) - self._told:
-                logger.warning("%s", self.verdict)
-        else:
-            self.verdict = Verdict(state, reason, self.wall_clock(), waits)
-            level = logging.INFO if state in _ORDINARY else logging.WARNING
-            logger.log(level, "%s (was %s for %.0f s)", self.verdict, former.state, now - self._began)
-            self._began = now
-            self._told.clear()
-        self._told |= _told(waits)
+        if not seen.pending:
+            self.former = ()
+        verdict = Verdict.of(self._findings(now, seen), self.former)
+        self._log_ends(now, verdict)
+        begun = self.wall_clock()
+        since = {finding.state: finding.since for finding in self.verdict.findings}
+        self.verdict = Verdict(
+            tuple(replace(finding, since=since.get(finding.state, begun)) for finding in verdict.findings)
+        )
+        self._log_begins(now)
         return self.verdict
 
-    @property
-    def seconds(self) -> float:
-        """Seconds since the present state began."""
-        return self.clock() - self._began
+    def waits(self) -> dict[Wait, float]:
+        """Return what the worker waits for, with the seconds since the state began in which it does."""
+        now = self.clock()
+        return {
+            wait: now - self._began[finding.state]
+            for finding in self.verdict.findings
+            for wait in finding.waits
+        }
 
-    def _findings(self, now: float, seen: Observation) -> Iterator[_Finding]:
-        """Yield the states that apply, with their reasons, starting with the most serious state."""
+    def _log_ends(self, now: float, verdict: Verdict) -> None:
+        for finding in self.verdict.findings:
+            if (state := finding.state) in verdict.states:
+                continue
+            seconds = now - self._began.pop(state)
+            self._told = {told for told in self._told if told[0] != state}
+            if state is not State.HEALTHY:  # whose end is another one's beginning
+                logger.info("%s: over after %.0f s", state.heading, seconds)
+
+    def _log_begins(self, now: float) -> None:
+        """Log the states that have begun, and the waits that have become known."""
+        for finding in self.verdict.findings:
+            told = {(finding.state, *_distinct(wait)) for wait in finding.waits}
+            if finding.state not in self._began or told - self._told:
+                logger.log(logging.INFO if finding.state in _ORDINARY else logging.WARNING, "%s", finding)
+            self._began.setdefault(finding.state, now)
+            self._told |= told
+
+    def _findings(self, now: float, seen: Observation) -> Iterator[Finding]:
+        """Yield the states that apply, with their reasons; of equally serious ones, the most urgent first."""
         yield from _waits_for_brokers(seen)
+        yield from self._lasting_waits(now, seen)
+        if seen.has_foreign_member:
+            yield Finding(State.FOREIGN_MEMBER, _FOREIGN_MEMBER)
+        if seen.recovering:
+            yield Finding(State.RECOVERING, _unrecovered(seen), waits=seen.starting_waits)
+        if seen.pending:
+            reasons = (*seen.pending, *([seen.last_end] if seen.last_end else ()))
+            yield Finding(State.STARTING, "; ".join(reasons), waits=seen.member_waits)
+        if seen.suspect_partitions:
+            numbers = ", ".join(map(str, seen.suspect_partitions))
+            yield Finding(State.POISON, f"a suspect record in partition {numbers} is processed alone")
+        if held_back := self._held_back(now, seen):
+            yield Finding(State.HELD_BACK, held_back)
+        if seen.dead_letters >= MANY_LETTERS and seen.dead_letters > LETTER_SHARE * seen.outcomes:
+            records = counted(seen.outcomes, "record")
+            yield Finding(State.DEAD_LETTERS, f"{seen.dead_letters:,} of the last {records}")
+        if delay := self._delay(now, seen):
+            yield Finding(State.BEHIND, f"{counted(seen.readable, 'record')}, {delay}")
+        if restarts := self._restarts(seen):
+            yield Finding(State.RESTARTING, restarts)
+        yield from _against_expectations(seen)
+
+    def _lasting_waits(self, now: float, seen: Observation) -> Iterator[Finding]:
+        """Yield the waits for brokers that count once they have lasted."""
         rebalancing = now - (now if self._rebalancing_since is None else self._rebalancing_since)
         if rebalancing > PATIENCE_LIMIT:
             reason = f"the group has been rebalancing for {rebalancing:.0f} s"
-            yield _Finding(State.WAITING_FOR_KAFKA, reason, seen.member_waits)
-        if seen.has_foreign_member:
-            yield _Finding(State.FOREIGN_MEMBER, _FOREIGN_MEMBER)
-        if seen.recovering:
-            reason = f"{seen.recovering} of {seen.partitions} partitions"
-            yield _Finding(State.RECOVERING, reason, (*seen.member_waits, *seen.recovery_waits))
-        if seen.pending:
-            yield _Finding(State.STARTING, "; ".join(seen.pending), seen.member_waits)
-        if seen.suspect_partitions:
-            numbers = ", ".join(map(str, seen.suspect_partitions))
-            yield _Finding(State.POISON, f"a suspect record in partition {numbers} is processed alone")
-        if held_back := self._held_back(now, seen):
-            yield _Finding(State.HELD_BACK, held_back)
-        if seen.dead_letters >= MANY_LETTERS and seen.dead_letters > LETTER_SHARE * seen.outcomes:
-            records = counted(seen.outcomes, "record")
-            yield _Finding(State.DEAD_LETTERS, f"{seen.dead_letters:,} of the last {records}")
-        if delay := self._delay(now, seen):
-            yield _Finding(State.BEHIND, f"{counted(seen.readable, 'record')}, {delay}")
-        if restarts := self._restarts(seen):
-            yield _Finding(State.RESTARTING, restarts)
-        yield from _against_expectations(seen)
-        yield _Finding(State.HEALTHY)
+            yield Finding(State.WAITING_FOR_KAFKA, reason, waits=seen.member_waits)
+        elif self._unread_since is not None and now - self._unread_since > RECOVERY_PATIENCE_LIMIT:
+            reason = f"{_unrecovered(seen)} not recovered" if seen.recovering else "; ".join(seen.pending)
+            yield Finding(State.WAITING_FOR_KAFKA, reason, waits=seen.starting_waits)
 
     def _held_back(self, now: float, seen: Observation) -> str:
         """Describe the open transactions that have held back records for long; empty if there are none."""
@@ -235,6 +279,10 @@ class Diagnosis:
             self._rebalancing_since = None
         elif self._rebalancing_since is None:
             self._rebalancing_since = now
+        if not (seen.pending or seen.recovering) or not seen.starting_waits:
+            self._unread_since = None
+        elif self._unread_since is None:
+            self._unread_since = now
         before = self._held_since
         self._held_since = {
             number: before[number] if before.get(number, (-1,))[0] == stable else (stable, now)
@@ -280,44 +328,51 @@ class Diagnosis:
         return f"growing for {minutes:.0f} min, from {least:,}" if minutes >= 1 else "growing"
 
 
-def _told(waits: tuple[Wait, ...]) -> set[tuple[str, str, str]]:
+def _distinct(wait: Wait) -> tuple[str, str, str]:
     """Return what makes waits differ, without the time for which they last."""
-    return {
-        (wait.request, wait.place, wait.problem if wait.request == CONNECTION else wait.error)
-        for wait in waits
-    }
+    return wait.request, wait.place, wait.problem if wait.request == CONNECTION else wait.error
 
 
-def _waits_for_brokers(seen: Observation) -> Iterator[_Finding]:
-    """Yield the states in which the brokers keep the worker waiting."""
-    if seen.reading_throttled:
-        yield _Finding(State.THROTTLED, _throttled(seen, "fetches", "consumer", seen.reading_throttled))
-    silences = (
-        ("partition leaders", seen.leader_silence, seen.reading_waits),
+def _unrecovered(seen: Observation) -> str:
+    return f"{seen.recovering} of {seen.partitions} partitions"
+
+
+def _waits_for_brokers(seen: Observation) -> Iterator[Finding]:
+    """Yield the states in which the brokers keep the worker waiting.
+
+    A quota explains why fetches, or transactions, take long.
+    """
+    silences = [
         ("the group's coordinator", seen.coordinator_silence, seen.member_waits),
         ("the transaction coordinator", seen.producer_silence, seen.producer_waits),
-    )
+    ]
+    if seen.reading_throttled:
+        reason = _throttled(seen, "fetches", "consumer", seen.reading_throttled)
+        yield Finding(State.THROTTLED, reason)
+    else:
+        silences.insert(0, ("partition leaders", seen.leader_silence, seen.reading_waits))
     for who, silence, waits in silences:
         if silence > SILENCE_LIMIT:
-            yield _Finding(State.WAITING_FOR_KAFKA, f"no answer from {who} for {silence:.0f} s", waits)
+            reason = f"no answer from {who} for {silence:.0f} s"
+            yield Finding(State.WAITING_FOR_KAFKA, reason, waits=waits)
     if seen.publishing_throttled:
         reason = _throttled(seen, "transactions", "producer", seen.publishing_throttled)
-        yield _Finding(State.THROTTLED, reason)
-    if seen.transaction_age > SILENCE_LIMIT:
+        yield Finding(State.THROTTLED, reason)
+    elif seen.transaction_age > SILENCE_LIMIT:
         reason = f"a transaction has not been committed for {seen.transaction_age:.0f} s"
-        yield _Finding(State.WAITING_FOR_KAFKA, reason, seen.producer_waits)
+        yield Finding(State.WAITING_FOR_KAFKA, reason, waits=seen.producer_waits)
 
 
-def _against_expectations(seen: Observation) -> Iterator[_Finding]:
+def _against_expectations(seen: Observation) -> Iterator[Finding]:
     """Yield the states in which the worker works, but not as its users expect."""
     if seen.policy_refused:
-        yield _Finding(State.POLICY_EDIT_REFUSED, seen.policy_refused)
+        yield Finding(State.POLICY_EDIT_REFUSED, seen.policy_refused)
     if seen.keys_elsewhere:
-        yield _Finding(State.KEYS_ELSEWHERE, seen.keys_elsewhere)
+        yield Finding(State.KEYS_ELSEWHERE, seen.keys_elsewhere)
     if seen.unknown_script:
-        yield _Finding(State.OTHER_LANGUAGES, seen.unknown_script)
+        yield Finding(State.OTHER_LANGUAGES, seen.unknown_script)
     if seen.over_budget:
-        yield _Finding(State.OVER_BUDGET, seen.over_budget)
+        yield Finding(State.OVER_BUDGET, seen.over_budget)
 
 
 def _throttled(seen: Observation, requests: str, client: str, seconds: float) -> str:

@@ -153,6 +153,7 @@ class _Process:
         metrics.policy.set_shadow(settings.shadow)
         metrics.stream.restarted(self.caution.restarts)
         metrics.recent.ends, metrics.recent.last_end = self.caution.ends, self.caution.last_end
+        metrics.recent.former_findings = self.caution.findings
         in_force = PolicyInForce(settings.policy, settings.shadow)
         in_force.since = self.policy_since
         async with AsyncExitStack() as stack:

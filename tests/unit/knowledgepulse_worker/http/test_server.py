@@ -24,7 +24,7 @@ from knowledgepulse_worker.settings import WebSettings
 from knowledgepulse_worker.tools.demo.processes import free_ports
 from knowledgepulse_worker.verdict import State, Verdict
 
-HEALTHY = Verdict(State.HEALTHY, "", 0.0).as_dict(None)
+HEALTHY = json.loads(json.dumps(Verdict.of(()).as_dict(None)))
 
 
 class Child:
@@ -60,7 +60,7 @@ async def front():
     async with serving(settings, "workers") as port:
         await HandedOverSite(runner, port.socket_of_next_child().detach()).start()
         port.child, port.settings, port.runner = child, settings, runner
-        port.with_child([], HEALTHY)
+        port.with_child([], [{"state": "healthy"}])
         yield port
     await runner.cleanup()
 
@@ -106,24 +106,6 @@ async def test_the_child_is_asked_for_content_only_by_a_loopback_name_and_withou
     answer = await raw(front, b"GET /metrics HTTP/1.0\r\n" + sent + b"\r\n")
     assert b"200 OK" in answer
     assert front.child.asked == [{"Accept": "*/*", "Kp-Content": None}]
-
-
-STARTING = Verdict(State.STARTING, "the process has just started", 0.0).as_dict(None)
-
-
-async def test_while_a_child_starts_probe_and_page_name_what_ended_the_one_before(front):
-    """For the first seconds of each restart, the page said that the process had just started, and no more."""
-    front.child.body = json.dumps({"verdict": STARTING, "at": 1}).encode()
-    front.with_child(["partitions are not assigned yet"], STARTING, "contribute no longer exists")
-    told = STARTING | {
-        "text": "Starting: the process has just started; the last error: contribute no longer exists"
-    }
-
-    assert json.loads((await get(front, "/readyz"))[2])["verdict"] == told
-    assert json.loads((await get(front, "/api/status"))[2]) == {"verdict": told, "at": 1}
-
-    front.with_child([], HEALTHY, "contribute no longer exists")
-    assert json.loads((await get(front, "/readyz"))[2])["verdict"] == HEALTHY
 
 
 async def test_many_readers_cost_the_child_one_answer_in_each_interval(front, monkeypatch):
@@ -212,7 +194,7 @@ async def test_the_last_data_of_a_child_survives_it_although_nobody_looked(front
 async def test_an_error_of_the_child_is_passed_on_and_ends_with_it(front):
     """Kept as what the page showed, it would have ended the parent with the child."""
     front.child.status, front.child.body = 500, b"500 Internal Server Error"
-    front.with_child([], HEALTHY, "the worker was killed")
+    front.with_child([], [{"state": "healthy"}])
     status, _, body = await get(front, "/api/status")
     assert (status, body) == (500, "500 Internal Server Error")
 
@@ -244,7 +226,7 @@ async def test_an_open_request_does_not_delay_the_shutdown():
     settings = WebSettings(port=free_ports(1)[0])
     async with serving(settings, "workers") as port:
         port.settings = settings
-        port.with_child([], HEALTHY)
+        port.with_child([], [{"state": "healthy"}])
         with port.socket_of_next_child() as inherited:
             asking = asyncio.create_task(get(port, "/metrics"))
             _, descriptors, _, _ = await asyncio.to_thread(socket.recv_fds, inherited, 1, 1)

@@ -18,10 +18,10 @@ from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.records.ledger_records import Failure
 from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.settings import FleetSettings, Settings, WebSettings
-from knowledgepulse_worker.verdict import State, Verdict
+from knowledgepulse_worker.verdict import Finding, State, Verdict
 from support.scored import scored_record
 
-STARTING = Verdict(State.STARTING, "", 0.0)
+STARTING = Verdict((Finding(State.STARTING),))
 HOSTILE = "SECRET<script>alert(1)</script>\ud800\x00\u202e" + "x" * 5000
 
 
@@ -209,8 +209,8 @@ LETTER = (
     '"reason":"…","exception":"InvalidRecordError","message":"kp:1"}]'
 )
 VERDICT = (
-    '{"state":"held_back","severity":"serious","text":"Held back: why","since":3.5,"runbook":"KpHeldBack",'
-    '"runbook_url":"https://example.com/r#kpheldback"}'
+    '{"state":"held_back","severity":"serious","text":"Held back: why","since":3.5,"runbook":"held_back",'
+    '"runbook_url":"https://example.com/r#held_back","others":[]}'
 )
 EVALUATION = (
     '{"at":1.0,"policy":"0af1","domains":[{"name":"code","labels":3,"since":null,"auc":[0.1,0.2,0.3]}]}'
@@ -225,7 +225,9 @@ def test_scripts_that_read_the_data_find_what_they_have_found(metrics, shadow, t
     )
     os.utime(file, (1, 1))
     web = WebSettings(evaluation=file, runbook="https://example.com/r")
-    status = Status(metrics, Settings(web=web), shadow, lambda: Verdict(State.HELD_BACK, "why", 3.5))
+    status = Status(
+        metrics, Settings(web=web), shadow, lambda: Verdict((Finding(State.HELD_BACK, "why", 3.5),))
+    )
     shadow.in_force.shadow = Policy(threshold=0)
     decided(metrics, shadow=shadow)
     finished(metrics, "dead_letter", text="kp:1")

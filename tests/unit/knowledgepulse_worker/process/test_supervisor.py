@@ -29,11 +29,12 @@ starts, heartbeat, socket = sys.argv[1], int(sys.argv[-3]), sys.argv[-1]
 with open(starts, "a") as file:
     file.write(f"{os.getpid()}\\n")
 start = len(open(starts).readlines())
+READY = b'{"reasons": [], "findings": [{"state": "healthy"}]}\\n'
 def works():
     open(starts + ".works", "w").close()
 def beat(seconds):
     for _ in range(round(seconds / 0.01)):
-        os.write(heartbeat, b'{"reasons": ["not yet"], "verdict": {}}\\n')
+        os.write(heartbeat, b'{"reasons": ["not yet"], "findings": [{"state": "healthy"}]}\\n')
         time.sleep(0.01)
 """
 
@@ -181,7 +182,7 @@ async def test_a_worker_that_was_never_ready_is_given_up(tmp_path, does, status,
 async def test_a_worker_that_was_ready_once_is_never_given_up(tmp_path):
     does = """
 if start == 1:
-    os.write(heartbeat, b'{"reasons": [], "verdict": {}}\\n')
+    os.write(heartbeat, READY)
     while not os.path.exists(starts + ".go"): time.sleep(0.01)
 """
     async with running(tmp_path, does) as here:
@@ -260,7 +261,7 @@ async def test_a_silent_process_is_killed_and_restarted(tmp_path, caplog):
 async def test_a_silent_process_is_not_what_it_said_last(tmp_path, monkeypatch):
     """The page of a worker that was suspended waited for 10 s, and then said "Healthy"."""
     monkeypatch.setattr(supervise, "SILENCE_LIMIT", 0.0)
-    does = """os.write(heartbeat, b'{"reasons": [], "verdict": {"state": "healthy"}}\\n'); time.sleep(60)"""
+    does = """os.write(heartbeat, READY); time.sleep(60)"""
     async with running(tmp_path, does) as here:
         await here.started(1)
         while '"silent"' not in (answer := await here.get("/readyz"))[1]:
@@ -329,7 +330,7 @@ REFUSALS = [SecurityError("kafka.sasl_password: refused"), SettingsError("kafka.
 async def test_a_worker_that_was_ready_is_restarted_even_if_a_retry_seems_useless(tmp_path):
     """A right that was taken away may come back."""
     does = """
-os.write(heartbeat, b'{"reasons": [], "verdict": {}}\\n')
+os.write(heartbeat, READY)
 while start == 1 and not os.path.exists(starts + ".works"):
     time.sleep(0.01)
 if start == 1:
@@ -388,7 +389,7 @@ async def test_probes_and_pages_are_answered_while_the_broker_is_down(tmp_path, 
     await running
 
 
-WORKS = """os.write(heartbeat, b'{"reasons": [], "verdict": {}}\\n'); works(); time.sleep(60)"""
+WORKS = """os.write(heartbeat, READY); works(); time.sleep(60)"""
 
 
 async def test_a_ready_worker_stays_ready_while_the_broker_is_down(tmp_path, monkeypatch):
@@ -418,7 +419,7 @@ async def test_the_last_error_of_the_child_is_told_until_the_next_one_reports(tm
     """Otherwise only the log says that an output topic was deleted."""
     does = """
 if start == 1:
-    os.write(heartbeat, b'{"reasons": [], "verdict": {}}\\n{"error": "contribute no longer exists"}\\n')
+    os.write(heartbeat, READY + b'{"error": "contribute no longer exists"}\\n')
     sys.exit(1)
 while not os.path.exists(starts + '.go'): time.sleep(0.01)
 beat(60)
@@ -429,21 +430,36 @@ beat(60)
         await here.becomes(503, "not yet")
 
 
-async def test_a_child_that_starts_tells_the_last_error_of_the_one_before(tmp_path):
-    """It does not know what ended the child before."""
-    does = """
+HELD_BACK = {"state": "held_back", "reason": "another producer", "since": 7.0, "waits": []}
+RECOVERING = {"state": "recovering", "reason": "1 of 2 partitions", "since": 8.0, "waits": []}
+
+
+async def test_what_a_child_has_found_is_shown_and_told_to_the_next_one(tmp_path):
+    """A restart ended each of its states, and began the delays of alerts anew."""
+    found = json.dumps({"reasons": [], "findings": [HELD_BACK, RECOVERING]}).encode() + b"\n"
+    does = f"""
+with open(starts + ".caution", "a") as file:
+    file.write(sys.argv[-5] + "\\n")
 if start == 1:
-    os.write(heartbeat, b'{"error": "contribute no longer exists"}\\n')
-    sys.exit(1)
-starting = b'{"reasons": ["not yet"], "verdict": {"state": "starting", "text": "Starting"}}\\n'
-while True:
-    os.write(heartbeat, starting)
-    time.sleep(0.01)
+    os.write(heartbeat, {found!r})
+    while not os.path.exists(starts + '.go'): time.sleep(0.01)
+time.sleep(60)
 """
     async with running(tmp_path, does) as here:
-        await here.becomes(503, "not yet")
+        await here.becomes(200)
+        (tmp_path / "starts.go").touch()
+        os.kill(here.starts[-1], signal.SIGKILL)
+        await here.started(2)
         verdict = json.loads((await here.get("/readyz"))[1])["verdict"]
-        assert verdict["text"] == "Starting; the last error: contribute no longer exists"
+        metrics = (await here.get("/metrics"))[1]
+
+    shown = [verdict, *verdict["others"]]
+    assert [(each["state"], each["since"]) for each in shown][:1] == [("held_back", 7.0)]
+    assert [each["state"] for each in shown][1:] == ["starting"]
+    assert is_in("held_back") in metrics
+    assert is_in("starting") in metrics
+    first, second = map(json.loads, (tmp_path / "starts.caution").read_text().splitlines())
+    assert (first["findings"], second["findings"]) == ([], [HELD_BACK])
 
 
 async def test_the_last_error_is_told_until_the_broker_has_not_answered(tmp_path, monkeypatch):

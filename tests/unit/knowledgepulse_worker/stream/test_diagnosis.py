@@ -1,4 +1,4 @@
-"""The one verdict on the worker: which state it is in, why, and since when."""
+"""The verdict on the worker: which states it is in, why, and since when."""
 
 import re
 from dataclasses import fields, replace
@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowledgepulse_kafka.wait import Wait
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.stream.diagnosis import Diagnosis, Observation
-from knowledgepulse_worker.verdict import State
+from knowledgepulse_worker.verdict import Finding, Severity, State
 from support.clocks import Clock
 from support.documents import ROOT
 
@@ -26,7 +28,7 @@ ILL = {
     "publishing_throttled": 42.0,
     "reading_throttled": 42.0,
     "policy_refused": "policy.threshold: got 7; policy 24f1 stays in force",
-    "ends": (8e9, 8e9),
+    "ends": (8e9, 8e9, 8e9),
     "keys_elsewhere": "25% of the last 100 keys are not in the partition",
     "unknown_script": "85% of the letters are not Latin",
     "over_budget": "a text that fills the window takes 237 ms",
@@ -90,11 +92,22 @@ def diagnosis(clock):
         ({"suspect_partitions": (2,)}, "Poison: a suspect record in partition 2 is processed alone"),
         ({"pending": ("partitions are not assigned yet",)}, "Starting: partitions are not assigned yet"),
         ({"policy_refused": "threshold: got 7"}, "Policy edit refused: threshold: got 7"),
-        ({"policy_refused": "threshold: got 7", "recovering": 1}, "Recovering: 1 of 4 partitions"),
     ],
 )
 def test_each_state_says_why(diagnosis, seen, text):
     assert str(diagnosis.observe(replace(WELL, **seen))) == text
+
+
+def test_two_reasons_for_one_state_are_one_finding(diagnosis):
+    seen = replace(
+        WELL, leader_silence=6.0, transaction_age=7.0, reading_waits=(LOST,), producer_waits=(FULL,)
+    )
+    (waiting,) = diagnosis.observe(seen).findings
+
+    assert str(waiting) == (
+        "Waiting for Kafka: no answer from partition leaders for 6 s; a transaction has not been committed "
+        f"for 7 s; {LOST}; {FULL}"
+    )
 
 
 JOIN = Wait("JoinGroup", "broker-1:9092", problem="no answer for 25 s")
@@ -172,7 +185,7 @@ def test_what_a_wait_is_for_is_logged_when_it_becomes_known_and_once(diagnosis, 
         diagnosis.observe(replace(WELL, transaction_age=6.0, producer_waits=waits))
 
     assert [record.getMessage() for record in caplog.records] == [
-        "Waiting for Kafka: a transaction has not been committed for 6 s (was starting for 1 s)",
+        "Waiting for Kafka: a transaction has not been committed for 6 s",
         (
             "Waiting for Kafka: a transaction has not been committed for 6 s; "
             "Produce to contribute/1: NOT_ENOUGH_REPLICAS (19)"
@@ -200,7 +213,7 @@ def test_a_connection_that_fails_for_another_reason_is_logged_again(diagnosis, c
         ({"transaction_age": 6.0}, State.WAITING_FOR_KAFKA),
         ({"publishing_throttled": 42.0}, State.THROTTLED),
         ({"recovering": 3}, State.RECOVERING),
-        ({"suspect_partitions": (2,)}, State.STARTING),
+        ({"suspect_partitions": (2,)}, State.POISON),
     ],
 )
 def test_a_worker_that_starts_again_says_what_it_waits_for(diagnosis, seen, state):
@@ -216,7 +229,9 @@ def test_a_start_without_a_fault_logs_no_warning(diagnosis, caplog):
         diagnosis.observe(replace(WELL, **seen))
 
     assert [(record.levelname, record.getMessage().partition(" (")[0]) for record in caplog.records] == [
+        ("INFO", "Starting: over after 0 s"),
         ("INFO", "Recovering: 4 of 4 partitions"),
+        ("INFO", "Recovering: over after 0 s"),
         ("INFO", "Healthy"),
     ]
 
@@ -296,27 +311,30 @@ def test_a_state_has_begun_when_it_did_whatever_its_reason_becomes(diagnosis, cl
     for silence in (6.0, 7.0, 8.0):
         clock.now += 1
         verdict = diagnosis.observe(replace(WELL, leader_silence=silence))
-    assert verdict.since == 1_001.0
+    assert verdict.findings[0].since == 1_001.0
     clock.now += 1
     diagnosis.observe(WELL)
     assert [record.getMessage() for record in caplog.records] == [
-        "Healthy (was starting for 0 s)",
-        "Waiting for Kafka: no answer from partition leaders for 6 s (was healthy for 1 s)",
-        "Healthy (was waiting_for_kafka for 3 s)",
+        "Starting: over after 0 s",
+        "Healthy",
+        "Waiting for Kafka: no answer from partition leaders for 6 s",
+        "Waiting for Kafka: over after 3 s",
+        "Healthy",
     ]
 
 
 def test_durations_do_not_follow_a_wall_clock_that_is_set_back(clock, caplog):
     """The log would name a negative duration, and a backlog would have to last an hour to count."""
     caplog.set_level("INFO")
-    wall = iter([5_000.0, 1_400.0, 1_410.0, 1_420.0])
+    wall = iter([5_000.0, *[1_400.0] * 20])
     diagnosis = Diagnosis(clock, lambda: next(wall))
     watch(diagnosis, clock, [0, *[10_000] * 12])
 
     assert diagnosis.verdict.state is State.BEHIND
     assert [record.getMessage() for record in caplog.records] == [
-        "Healthy (was starting for 1 s)",
-        "Behind: 10,000 records, growing (was healthy for 10 s)",
+        "Starting: over after 1 s",
+        "Healthy",
+        "Behind: 10,000 records, growing",
     ]
 
 
@@ -326,8 +344,89 @@ def test_nothing_that_is_wrong_is_healthy(wrong):
 
     verdict = Diagnosis().observe(seen)
 
-    assert (verdict.state is State.HEALTHY) == (not wrong)
-    assert (verdict.state.runbook is None) == (not wrong)
+    assert (verdict.states == {State.HEALTHY}) == (not wrong)
+    assert all(finding.runbook is None for finding in verdict.findings) == (not wrong)
+
+
+def alone(name):
+    """Return the states of a fault that is alone, and of two that explain each other's states by facts."""
+    return Diagnosis().observe(replace(WELL, **{name: ILL[name]})).states
+
+
+EXPLAINED = {
+    State.STARTING: {State.WAITING_FOR_KAFKA, State.RECOVERING, State.THROTTLED},
+    State.RECOVERING: {State.WAITING_FOR_KAFKA},
+}
+"""The states that may be left out, and those of which they are only a consequence."""
+SLOWED = {"reading_throttled": "leader_silence", "publishing_throttled": "transaction_age"}
+"""Quotas, and what they explain: it is no finding of its own."""
+
+
+@given(st.sets(st.sampled_from(sorted(ILL))))
+def test_no_finding_hides_another_one_in_metric_probe_and_status(wrong):
+    """A quota's throttling hid a foreign member, whose page never came."""
+    seen = replace(WELL, **{name: ILL[name] for name in wrong})
+    found = set().union(*(alone(name) for name in wrong - {SLOWED.get(name) for name in wrong}))
+    expected = {state for state in found if not found & EXPLAINED.get(state, set())} or {State.HEALTHY}
+
+    verdict = Diagnosis().observe(seen)
+
+    metrics = Metrics(Policy(), 0.1)
+    metrics.stream.set_states(verdict.states)
+    states = {sample.labels["state"]: sample.value for sample in metrics.samples("kp_state")}
+    assert {state for state, value in states.items() if value} == expected
+    first = verdict.as_dict(None)
+    shown = [first, *first["others"]]
+    assert [finding["text"] for finding in shown] == [str(finding) for finding in verdict.findings]
+    assert {finding["state"] for finding in shown} == expected
+    ranks = [list(Severity).index(finding["severity"]) for finding in shown]
+    assert ranks == sorted(ranks, reverse=True)
+
+
+def test_what_the_process_before_had_found_holds_until_this_one_is_ready(clock, caplog):
+    """A restart reset the delays of alerts, and the page told of neither."""
+    caplog.set_level("INFO")
+    former = (
+        Finding(State.FOREIGN_MEMBER, "a client", 400.0),
+        Finding(State.OTHER_LANGUAGES, "of code", 500.0),
+    )
+    diagnosis = Diagnosis(clock, clock, former)
+    starting = replace(WELL, pending=("ledgers are not recovered yet",), has_foreign_member=True)
+    shown = [diagnosis.verdict, diagnosis.observe(starting)]
+    clock.now += 5
+    ready = diagnosis.observe(replace(starting, pending=()))
+
+    for verdict in shown:
+        assert verdict.states == {State.FOREIGN_MEMBER, State.STARTING, State.OTHER_LANGUAGES}
+    assert {finding.state: finding.since for finding in ready.findings} == {State.FOREIGN_MEMBER: 400.0}
+    assert caplog.messages == ["Starting: over after 5 s", "Other languages: over after 505 s"]
+
+
+def test_what_ended_the_process_before_is_told_until_this_one_is_ready(diagnosis):
+    """The page named the last error for half a second, and then only what was not recovered yet."""
+    verdict = diagnosis.observe(replace(WELL, pending=("not yet",), last_end="it was killed"))
+
+    assert str(verdict) == "Starting: not yet; it was killed"
+    assert str(diagnosis.observe(replace(WELL, last_end="it was killed"))) == "Healthy"
+
+
+def test_partitions_that_wait_for_brokers_for_long_before_they_are_read_are_no_ordinary_start(
+    diagnosis, clock
+):
+    """After a crash, brokers take some seconds to abort what the former owner left open."""
+    verdicts = []
+    for seen in ({"recovering": 1}, {"pending": ("partitions are not assigned yet",)}):
+        for _ in range(2):
+            verdicts.append(diagnosis.observe(replace(WELL, member_waits=(UNSTABLE,), **seen)))
+            clock.now += 31
+        diagnosis.observe(WELL)
+
+    assert list(map(str, verdicts)) == [
+        f"Recovering: 1 of 4 partitions; {UNSTABLE}",
+        f"Waiting for Kafka: 1 of 4 partitions not recovered; {UNSTABLE}",
+        f"Starting: partitions are not assigned yet; {UNSTABLE}",
+        f"Waiting for Kafka: partitions are not assigned yet; {UNSTABLE}",
+    ]
 
 
 def test_each_cause_is_known_to_these_tests():
@@ -347,7 +446,7 @@ def test_whoever_waits_for_brokers_has_the_runbook_of_the_alert_on_waits():
     verdicts = [Diagnosis().observe(seen) for seen in (recovering, waiting)]
 
     assert {verdict.state for verdict in verdicts} == {State.RECOVERING}
-    assert [verdict.as_dict(None)["runbook"] for verdict in verdicts] == ["KpRecoveryLong", "KpWaiting"]
+    assert [verdict.as_dict(None)["runbook"] for verdict in verdicts] == ["recovering", "KpWaiting"]
 
 
 def test_the_runbook_has_each_section():
@@ -362,7 +461,8 @@ def test_the_runbook_has_each_section():
         ((), "Healthy"),
         ((10,), "Healthy"),
         ((1000, 10), "Healthy"),
-        ((1000, 800, 10), "Restarting: 2 restarts in the last 15 minutes; the last one: it was killed"),
+        ((2000, 1000, 10), "Healthy"),
+        ((2000, 1000, 800, 10), "Restarting: 3 restarts in the last 30 minutes; the last one: it was killed"),
     ],
 )
 def test_a_process_that_ends_again_and_again_is_not_healthy_in_between(ago, said):
