@@ -151,7 +151,7 @@ def _differences(truth: Truth, traces: list[dict[str, Any]]) -> list[str]:
         "thoughts": truth.has_thoughts(found.thoughts),
         "order": truth.has_order(found),
         "answer": truth.answer in (None, found.answer),
-        "success": found.success is (followed.success and not found.unverified),
+        "success": found.ending in followed.endings and found.success is (found.ending == "answered"),
     }
     return [part for part, same in parts.items() if not same]
 
@@ -314,7 +314,7 @@ class Found:
         ]
         self.answer = trace["outcome"]["result_summary"]
         self.success = trace["metadata"]["success"]
-        self.unverified = trace["metadata"]["outcome_source"] == "unverified_submission"
+        self.ending = trace["metadata"]["ending"]
 
 
 def _steps(traces: list[dict[str, Any]]) -> list[dict[str, Any]]:

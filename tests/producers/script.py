@@ -68,6 +68,11 @@ class Script:
         return self.answer is not None and not self.turns[-1].cut_off
 
     @property
+    def endings(self) -> tuple[str, ...]:
+        """How the run may be said to have ended: what a program says at a limit or an error is its own."""
+        return ("answered", "submitted") if self.success else ("failed", "cut_off")
+
+    @property
     def resumed(self) -> str:
         """What the user asks in the session when it is resumed, if it is."""
         return next((turn.asked for turn in self.turns if turn.asked), "")

@@ -39,6 +39,19 @@ def test_a_recorded_run_is_converted_to_what_happened(recorded):
     assert compared(recorded, traces_of(recorded)) == []
 
 
+UNLINKED = {"mastra: sub_agent", "openai_agents/openllmetry: sub_agent"}
+"""Runs in whose spans nothing says which call started them."""
+
+
+@pytest.mark.parametrize("name", [name for name in RECORDED if name.endswith(": sub_agent")])
+def test_a_run_that_a_call_started_names_the_run_of_the_call(name):
+    lead, *started = traces_of(RECORDED[name])
+
+    parents = [trace["metadata"].get("parent_id") for trace in started]
+
+    assert parents == [None if name in UNLINKED else lead["id"]] * len(started)
+
+
 TOLD_BY = {"why the answer ended": {"finish reasons"}, "that a call failed": {"exit codes", "failed calls"}}
 """What traces name as unrecorded, by what a comparison excuses."""
 

@@ -73,6 +73,10 @@ class _Task:
         self._is_session = isinstance(document, dict)
         if isinstance(document, dict):
             self.transcript.began(document.get("sessionId"))
+            match document.get("origin"):
+                case {"parentThreadId": str(parent)}:
+                    self.transcript.run.parent_id = parent
+                    self._is_session = False  # whose request another agent wrote
             self.transcript.add("system", [hub.Text(as_text(document.get("system_prompt")))])
             count_others(document, {"sessionId", "system_prompt", "messages"}, "", self.transcript.losses)
         self._open: deque[hub.ToolCall] = deque()  # the calls of the last message that are not answered

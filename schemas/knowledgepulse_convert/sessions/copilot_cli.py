@@ -23,8 +23,6 @@ FORMAT = Table(
     "parentId",
     first=({"type": _KINDS, "id": ..., "parentId": ..., "timestamp": ..., "data": dict},),
     lines=(
-        Line({"agentId": str}, has_time=True, of="subagents'", is_beside=True),
-        Line({at("data", "parentToolCallId"): str}, has_time=True, of="subagents'", is_beside=True),
         Line("tool.execution_start", "assistant", Block("tool_call", at("data")), may_repeat=True),
         Line("tool.execution_complete", "tool", Block("tool_result", at("data"))),
         Line("session.start", id=at("data", "sessionId"), cwd=at("data", "context", "cwd")),
@@ -49,6 +47,7 @@ FORMAT = Table(
         Line("abort", error=at("data", "reason"), stop=(at("type"),)),
         Line(_BESIDE, has_time=True, is_beside=True),
     ),
-    known=(at("id"), at("parentId"), at("agentId")),
+    agent=(at("agentId"), at("data", "parentToolCallId")),
+    known=(at("id"), at("parentId"), at("agentId"), at("data", "parentToolCallId")),
     coding_agent=True,
 )

@@ -27,6 +27,7 @@ FORMAT = Table(
         ),
         Line("system", is_beside=True),
     ),
+    agent=(at("agentId"),),
     coding_agent=True,
     unrecorded=("finish reasons",),
 )

@@ -146,6 +146,7 @@ class Table:
         hidden: What stands at the end of a text for one that was left out.
         time: Where a line's time is; of several, the last one that it has.
         id: Where the session's id is, if each line may have it; of a record, ``id`` by default.
+        agent: Where the id is of the subagent whose line it is, which then is of a run of its own.
         known: Where lines say nothing of the run.
         ended: False for a stream that an event ends.
         within: The members of a record that may hold messages; none for a list alone, None for lines.
@@ -163,6 +164,7 @@ class Table:
     hidden: str = ""
     time: tuple[Path, ...] = (_TIMESTAMP,)
     id: Path | None = None
+    agent: tuple[Path, ...] = ()
     known: tuple[Path, ...] = ()
     ended: Literal[False] | None = None
     within: tuple[str, ...] | None = None

@@ -12,10 +12,10 @@ from typing import Any
 from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.elements import elements, outside
 from knowledgepulse_convert.common.errors import ConversionError
-from knowledgepulse_convert.common.input_format import InputFormat, are_all, judged, of_lines
+from knowledgepulse_convert.common.input_format import InputFormat, are_all, judged, of_session
 from knowledgepulse_convert.common.pattern import Path, at
-from knowledgepulse_convert.common.reading import as_text, count_others, each, unwrap
-from knowledgepulse_convert.common.session_log import ANOTHER_FORM, Reader
+from knowledgepulse_convert.common.reading import as_text, count_others, each, text_or_none, unwrap
+from knowledgepulse_convert.common.session_log import ANOTHER_FORM, Reader, lines_of
 from knowledgepulse_convert.common.statuses import told_by
 from knowledgepulse_convert.messages.any_vendor import messages_of
 from knowledgepulse_convert.messages.blocks import Parts
@@ -266,13 +266,33 @@ def format_of(table: Table) -> InputFormat:
     if table.within is not None:
         messages = _Messages(table)
         return told(messages.fit, messages.runs)
-    recognises, runs, is_fragment, streams = of_lines(table.is_first, lambda: TableReader(table))
+    recognises, runs, is_fragment, streams = of_session(table.is_first, lambda lines: _runs(table, lines))
 
     def is_line(document: Any) -> bool:
         return isinstance(document, dict) and recognises(document)
 
     own = is_line if table.only_lines else recognises
     return told(own, runs, is_fragment, streams)
+
+
+def _runs(table: Table, document: Any) -> Iterator[hub.Run]:
+    """Yield the run of a session, and behind it those of its subagents, whose lines stand among its own."""
+    main, agents = TableReader(table), dict[str, TableReader]()
+    for line in lines_of(document, main.losses):
+        names = (text_or_none(path.of(line)) for path in table.agent)
+        agent = next(filter(None, names), None)
+        reader = main if agent is None else agents.setdefault(agent, TableReader(table))
+        reader.add(line)
+    runs = {agent: reader.finish() for agent, reader in agents.items()}
+    run, session = main.finish(), main.transcript.run.native_id
+    for agent, started in runs.items():
+        session = session or started.native_id
+        started.native_id, started.parent_id = f"{session}/{agent}", session
+        if not any(message.role == "user" for message in started.messages):
+            main.losses.add("subagents without their request", hub.contents_of(started.messages))
+            main.losses.merge(started.losses)
+            started.messages.clear()
+    yield from (each for each in (run, *runs.values()) if each.messages)
 
 
 class _Messages:

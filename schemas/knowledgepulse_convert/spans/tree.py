@@ -1,4 +1,4 @@
-"""Agent runs from a tracer's tree of calls: every outermost agent call is a run.
+"""Agent runs from a tracer's tree of calls: every outermost agent call, and every one that a tool made.
 
 Some instrumentations flag each step of an agent as an agent, such as OpenInference every node of a LangGraph
 with ``agent`` in its name. Such steps continue one conversation, so their run is the span around them.
@@ -100,9 +100,10 @@ class Node:
 
 
 def runs_of(nodes: Iterable[Node]) -> Iterator[hub.Run | ConversionError]:
-    """Yield a run for each outermost agent; in a trace without agents, for each root with calls below it.
+    """Yield a run for each outermost agent, and behind it one for each agent that its tools ran.
 
-    The messages of a run are those of the calls below its root, in time order.
+    In a trace without agents, each root with calls below it is a run. The messages of a run are those of the
+    calls below its root, in time order.
     """
     traces: dict[str, dict[str, Node]] = {}
     for node in nodes:
@@ -116,6 +117,7 @@ class _Tree:
         self._nodes = nodes
         self._children: dict[str, list[Node]] = {}
         self._orders: dict[str, list[Node]] = {}  # by the root
+        self._started: dict[str, Node] = {}  # the roots of the runs that started others, by the others' roots
         self._roots = []
         for node in [*_missing(nodes), *nodes.values()]:
             self._nodes.setdefault(node.id, node)
@@ -125,7 +127,8 @@ class _Tree:
                 self._roots.append(node)
 
     def runs(self) -> Iterator[hub.Run | ConversionError]:
-        roots = sorted(self._run_roots(), key=_time)
+        roots = [run for root in sorted(self._run_roots(), key=_time) for run in self._with_started(root)]
+        self._orders.clear()  # which had what was started, too
         outside = self._outside(roots)
         for root in roots:
             try:
@@ -136,7 +139,7 @@ class _Tree:
             run.losses.merge(outside)
             outside = Losses()
             yield run
-        reached = {node.id for root in self._roots for node in self._below(root)}
+        reached = {node.id for root in [*self._roots, *roots] for node in self._below(root)}
         for node in self._nodes.values():
             if node.id not in reached and (node.agent or node.event is not None):
                 yield ConversionError(
@@ -146,7 +149,7 @@ class _Tree:
 
     def _run_roots(self) -> list[Node]:
         """Return the agents' runs, or else the roots of model calls, even of calls without content."""
-        agents = list(self._outermost_agents())
+        agents = list(self._outermost_agents(self._roots))
         if agents and (any(map(self._has_calls, agents)) or not any(map(self._has_calls, self._roots))):
             return self._whole(agents)
         return [root for root in self._roots if self._has_content(root)] or [
@@ -199,8 +202,29 @@ class _Tree:
                 losses.add("spans outside of the agents, which could not be read", str(node.problem or ""))
         return losses
 
-    def _outermost_agents(self) -> Iterator[Node]:
-        rest = deque(self._roots)
+    def _with_started(self, root: Node) -> list[Node]:
+        """Return a run's root, and behind it those of the runs that its tools started.
+
+        An agent is a part of the run that hands the conversation over to it, or that does not tell what it
+        was asked.
+        """
+        roots = [root]
+        for run in roots:  # which grows
+            rest = deque([run])
+            while rest:
+                node = rest.popleft()
+                if node is not run and isinstance(node.event, ToolRun) and not hands_over(node.event.call):
+                    started = list(filter(self._is_asked, self._whole(list(self._outermost_agents([node])))))
+                    self._started |= {agent.id: run for agent in started}
+                    roots += started
+                rest += [child for child in self._children.get(node.id, ()) if child.id not in self._started]
+        return roots
+
+    def _is_asked(self, root: Node) -> bool:
+        return any(_asks(node.event) for node in self._ordered(root) if node.event is not None)
+
+    def _outermost_agents(self, roots: list[Node]) -> Iterator[Node]:
+        rest = deque(roots)
         while rest:
             node = rest.popleft()
             if node.agent:
@@ -226,6 +250,8 @@ class _Tree:
             yield node
             around = times if isinstance(node.event, ToolRun) else times[:-1]
             for child in self._children.get(node.id, ()):
+                if child.id in self._started:
+                    continue
                 time = max(times[-1][0], child.start), child.end, child.id
                 heappush(rest, ((*around, time), child))
 
@@ -257,7 +283,8 @@ class _Tree:
                 losses.add("outcomes below the root", asdict(node.outcome))
         return hub.Run(
             messages,
-            native_id=f"{root.trace_id}/{root.id}",
+            native_id=_id_of(root),
+            parent_id=_id_of(self._started[root.id]) if root.id in self._started else None,
             span=_span_of(root),
             ended_at=_datetime(root.end),
             ending=_ending(root, nodes),
@@ -557,6 +584,11 @@ def _has_user(messages: Sequence[hub.Message]) -> bool:
     """Check for a text of the user; Anthropic's and Gemini's tool responses are the user's messages, too."""
     asked = hub.parts_in(message for message in messages if message.role == "user")
     return any(isinstance(part, hub.Text) for part in asked)
+
+
+def _id_of(root: Node) -> str:
+    """Return the native id of a root's run."""
+    return f"{root.trace_id}/{root.id}"
 
 
 def _span_of(root: Node) -> tuple[str, str] | None:

@@ -61,7 +61,7 @@ class ConvertedRun(msgspec.Struct):
 
 
 def convert_run(run: CompleteRun, options: Options) -> ConvertedRun:
-    """Convert each outermost agent of a run."""
+    """Convert each outermost agent of a run, and each that a tool ran."""
     try:
         documents = [document for export in run.exports for document in read(export)]
         outcomes = list(convert(documents, OTLP, options))

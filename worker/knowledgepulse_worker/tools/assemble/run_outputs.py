@@ -51,7 +51,7 @@ class RunOutputs:
     def of_run(
         self, run: SpanRun, converted: ConvertedRun, partition: int
     ) -> list[OutputRecord | RunDeadLetter]:
-        """Return a run's traces, one for each outermost agent, and dead letters for failed conversions.
+        """Return a run's traces, one for each agent that is a run, and dead letters for failed conversions.
 
         Returns nothing if the run has no agent, like a run of any other service. A dead letter has the run's
         id as key, its spans as value, and the location of its first span in the spans topic.
