@@ -201,6 +201,11 @@ clients-check: $(VENV)/.test ## run Kafka clients on a real broker, and keep wha
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	PYTHONPATH=tests $(BIN)/python -m clients $(ARGS)
 
+.PHONY: interoperability-check
+interoperability-check: $(VENV)/.test ## run what stands beside a worker: schema registries, Connect, other brokers; takes Java 17, Maven, jq; ARGS="schema_registry" selects
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
+	PYTHONPATH=tests $(BIN)/python -m interoperability $(ARGS)
+
 TRAINERS := $(VENV)/trainers
 TRAINER_ENVIRONMENTS := $(addprefix $(TRAINERS)/,$(basename $(notdir $(wildcard tests/trainers/*.txt))))
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from generator import (
     backends,
     clients,
     commands,
     formats,
+    interoperability,
     kafka_releases,
     metrics,
     producers,
@@ -22,6 +24,7 @@ from generator import (
     states,
 )
 from generator.staging import PART
+from interoperability.parts import PARTS
 
 TABLES: dict[str, Callable[[], str]] = {
     "backends": backends.table,
@@ -29,6 +32,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "clients_reads": clients.reads,
     "commands": commands.page,
     "formats": formats.table,
+    **{f"interoperability_{part}": partial(interoperability.table, part) for part in PARTS},
     "kafka_releases": kafka_releases.table,
     "metrics": metrics.page,
     "producers_documents": producers.documents,
