@@ -25,7 +25,7 @@ REGISTERED: dict[str, type[BaseModel]] = {
 }
 """The values of topics, in the draft that schema registries compare."""
 
-_ANNOTATIONS = {"title", "description", "default"}
+_ANNOTATIONS = {"title", "description", "default", "examples"}
 """What constrains no document."""
 
 

@@ -20,7 +20,7 @@ from support.mutations import mutated
 REAL_TRACES = ROOT / "worker/knowledgepulse_worker/tools/demo/real_traces.jsonl"
 RELEASES = sorted((ROOT / "tests/data/releases/schemas").iterdir())
 RAW, SCORED = REGISTERED
-ANNOTATIONS = {"title", "description", "default", "$comment"}
+ANNOTATIONS = {"title", "description", "default", "examples", "$comment"}
 """What constrains no document."""
 
 SET_BY_WORKERS = {"metadata/quality_score"}
