@@ -62,8 +62,9 @@ async def test_check_names_what_would_stop_a_worker_and_changes_nothing(make_str
     assert passed[0] == 0
     assert f"topics: ok: {topics.contribute} (1 partition)" in passed[1]
     assert "\nmodel: ok: " in passed[1]
-    assert failed[0] != 0
-    assert topics.rejected in failed[1]
+    assert failed[0] == os.EX_CONFIG
+    assert "\nkafka: ok: " in failed[1]
+    assert f"\ntopics: FAILED: missing: {topics.rejected}; " in failed[1]
     async with TopicAdmin(stream.settings.kafka, topics) as admin:
         assert {changelog, topics.rejected}.isdisjoint(await admin.existing())
 

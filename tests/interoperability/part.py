@@ -52,7 +52,9 @@ def environment(name: str, requires: Sequence[str]) -> Path:
     if not made.exists() or made.read_text() != wanted:
         print(f"installing {name}: {' '.join(requires)}", file=sys.stderr)
         shutil.rmtree(place, ignore_errors=True)
-        INSTALLERS["python"](place, requires, new=True)
+        place.mkdir(parents=True)
+        if requires:
+            INSTALLERS["python"](place, requires, new=True)
         made.write_text(wanted)
     return place
 

@@ -24,10 +24,12 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import OffsetAndMetadata
 
+from knowledgepulse_kafka.broker_requests import require_requests
 from knowledgepulse_kafka.client_factory import new_admin_client
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.connection_diagnosis import unreachable
 from knowledgepulse_kafka.errors import SecurityError, TopicError
+from knowledgepulse_kafka.request_hook import plain_client
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.throttling import MUTATION_QUOTA, logged_throttle
 from knowledgepulse_kafka.topics import MIN_IN_SYNC, SETTINGS, Topic, topic_of
@@ -67,6 +69,14 @@ class Admin:
         await self._client.close()
         if isinstance(error, KafkaError):
             raise await unreachable(self._config, error) from error
+
+    async def require_requests(self) -> None:
+        """Check that the brokers know all requests of a worker; see :func:`broker_requests.require_requests`.
+
+        Raises:
+            BrokerError: they do not.
+        """
+        await require_requests(plain_client(self._client), self._config)
 
     async def names(self) -> list[str]:
         """Return the names of all topics that the client may see."""

@@ -56,7 +56,8 @@ async def unreachable(config: Config, error: KafkaError, since: float = math.inf
     for failure in failures:
         if isinstance(failure, SecurityError):
             return failure
-    causes = "; ".join(map(str, failures)) or f"{config.bootstrap_servers}: {error}"
+    cause = problem_of(error) if isinstance(error, KafkaConnectionError) else error
+    causes = "; ".join(map(str, failures)) or f"{config.bootstrap_servers}: {cause}"
     return NoBrokerError(f"{config.prefix}bootstrap_servers: {causes}")
 
 

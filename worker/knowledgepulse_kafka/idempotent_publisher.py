@@ -10,9 +10,11 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     RecordListTooLargeError,
+    UnknownError,
 )
 from aiokafka.structs import RecordMetadata
 
+from knowledgepulse_kafka.broker_requests import refused_producer
 from knowledgepulse_kafka.client_factory import new_producer
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.connection_diagnosis import unreachable
@@ -46,6 +48,7 @@ class IdempotentPublisher:
         """Connect.
 
         Raises:
+            BrokerError: the brokers have no transactions, of which producers' ids are a part.
             NoBrokerError: no broker can be reached.
             SecurityError: the brokers refuse the login or the certificate.
         """
@@ -58,6 +61,9 @@ class IdempotentPublisher:
         try:
             async with asyncio.timeout(self._config.request_timeout):
                 await self._producer.start()
+        except UnknownError as error:
+            await self._close()
+            raise refused_producer(self._config, error) from error
         except (KafkaError, TimeoutError) as error:
             await self._close()
             cause = error if isinstance(error, KafkaError) else KafkaTimeoutError("no producer id was given")

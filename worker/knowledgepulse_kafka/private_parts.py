@@ -64,6 +64,7 @@ BOOTSTRAP_BROKERS = Part("ClusterMetadata", "_bootstrap_brokers")
 BROKERS = Part("ClusterMetadata", "_brokers")
 
 LOOP = Part("AIOKafkaConnection", "_loop")
+UNANSWERED = Part("AIOKafkaConnection", "_requests")
 TOKEN_PROVIDER = Part("AIOKafkaConnection", "_sasl_oauth_token_provider")
 
 ADMIN_CLIENT = Part("AIOKafkaAdminClient", "_client")

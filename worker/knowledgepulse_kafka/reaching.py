@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.conn import AIOKafkaConnection, OAuthAuthenticator, collect_hosts
+from aiokafka.conn import AIOKafkaConnection, CloseReason, OAuthAuthenticator, collect_hosts
 from aiokafka.errors import (
     IncompatibleBrokerVersion,
     KafkaConnectionError,
@@ -29,6 +29,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.metadata import MetadataRequest
 
+from knowledgepulse_kafka.broker_requests import name_of
 from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_kafka.private_parts import (
     BOOTSTRAP_BROKERS,
@@ -40,6 +41,7 @@ from knowledgepulse_kafka.private_parts import (
     SYNCHRONIZE,
     SYNCHRONIZER,
     TOKEN_PROVIDER,
+    UNANSWERED,
     UPDATE_METADATA,
 )
 from knowledgepulse_kafka.request_hook import plain_client
@@ -291,8 +293,22 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is unty
         finally:
             LOOP.replace(self, loop)
 
+    def close(self, reason: CloseReason | None = None, exc: BaseException | None = None) -> Any:
+        """Close the connection; if the broker did, tell at which request: it may not know that."""
+        unanswered = [(request, answer) for _, request, answer in UNANSWERED.of(self) if request is not None]
+        closed = super().close(reason, exc)
+        if reason == CloseReason.CONNECTION_BROKEN and isinstance(exc, IncompleteReadError | OSError):
+            for request, answer in unanswered:
+                if not answer.cancelled() and isinstance(error := answer.exception(), KafkaConnectionError):
+                    error.args = (f"closes the connection at {_told(request)}",)
+        return closed
+
     def authenticator_oauth(self) -> Any:
         return _TokenAuthenticator(sasl_oauth_token_provider=TOKEN_PROVIDER.of(self))
+
+
+def _told(request: Any) -> str:
+    return f"{name_of(request.API_KEY)} version {request.API_VERSION}"
 
 
 async def create_conn(host: str, port: int, **options: Any) -> AIOKafkaConnection:

@@ -15,6 +15,7 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import KafkaConnectionError, UnknownError, for_code
 from aiokafka.protocol.types import Array, Schema
 
+from knowledgepulse_kafka.broker_requests import name_of
 from knowledgepulse_kafka.private_parts import CONNECT, KNOWN_TOPICS
 from knowledgepulse_kafka.reaching import address, failed_since
 from knowledgepulse_kafka.request_hook import RequestSender, changing, plain_client
@@ -36,23 +37,7 @@ READING = ("Fetch", "ListOffsets")
 LOOK_UPS = ("FindCoordinator", "Metadata")
 """The requests that find the broker for another one."""
 
-REQUESTS = {
-    0: "Produce",
-    1: "Fetch",
-    2: "ListOffsets",
-    3: "Metadata",
-    9: "OffsetFetch",
-    10: "FindCoordinator",
-    11: "JoinGroup",
-    12: "Heartbeat",
-    14: "SyncGroup",
-    22: "InitProducerId",
-    24: "AddPartitionsToTxn",
-    25: "AddOffsetsToTxn",
-    26: "EndTxn",
-    28: "TxnOffsetCommit",
-}
-"""The names of requests by their API key (https://kafka.apache.org/protocol#protocol_api_keys)."""
+_NOTED = {*TRANSACTION, *MEMBERSHIP, *READING, *LOOK_UPS}
 
 # Codes that aiokafka does not know.
 _NAMES = {
@@ -277,8 +262,8 @@ async def _connected(
 async def _send(
     client: AIOKafkaClient, send: RequestSender, waits: Waits, request: Any, expect_response: bool = True
 ) -> Any:
-    name = REQUESTS.get(request.API_KEY)
-    if name is None:
+    name = name_of(request.API_KEY)
+    if name not in _NOTED:
         return await send(request, expect_response=expect_response)
     owner = getattr(send, "__self__", None)
     number, response = waits.begin(name, address(getattr(owner, "host", ""), getattr(owner, "port", 0))), None

@@ -6,6 +6,7 @@ start.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -46,12 +47,12 @@ async def require_rights(config: Config, rights: Iterable[Right]) -> None:
         NoBrokerError: the brokers cannot be reached.
         SecurityError: they refuse the login or the certificate, or deny a right.
     """
-    client = new_client(config)
+    client, began = new_client(config), time.monotonic()
     try:
         await client.bootstrap()
         missing = await _missing(client, list(rights))
     except KafkaError as error:
-        raise await unreachable(config, error) from error
+        raise await unreachable(config, error, began) from error
     finally:
         await client.close()
     if missing:

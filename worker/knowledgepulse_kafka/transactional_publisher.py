@@ -22,9 +22,11 @@ from aiokafka.errors import (
     OutOfOrderSequenceNumber,
     ProducerFenced,
     TransactionalIdAuthorizationFailed,
+    UnknownError,
 )
 from aiokafka.structs import OffsetAndMetadata
 
+from knowledgepulse_kafka.broker_requests import refused_producer
 from knowledgepulse_kafka.client_factory import client_arguments
 from knowledgepulse_kafka.commit_outcome import CommitOutcome, Committed, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.config import Config
@@ -162,6 +164,9 @@ class TransactionalPublisher:
         try:
             async with asyncio.timeout(self._config.request_timeout):
                 await self._producer.start()
+        except UnknownError as error:
+            await self._stop()
+            raise refused_producer(self._config, error) from error
         except (KafkaError, TimeoutError) as error:
             await self._stop()
             raise self._translate(error) from error

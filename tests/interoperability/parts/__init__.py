@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from interoperability.part import Part
-from interoperability.parts import schema_registry
+from interoperability.parts import brokers, schema_registry
 
-PARTS: dict[str, Part] = {"schema_registry": schema_registry.PART}
+PARTS: dict[str, Part] = {"brokers": brokers.PART, "schema_registry": schema_registry.PART}

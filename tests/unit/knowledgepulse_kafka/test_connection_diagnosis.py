@@ -17,10 +17,11 @@ from aiokafka.protocol.metadata import MetadataRequest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from knowledgepulse_kafka import connection_diagnosis
+from knowledgepulse_kafka import connection_diagnosis, reaching
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.connection_diagnosis import unreachable
 from knowledgepulse_kafka.errors import NoBrokerError, SecurityError
+from knowledgepulse_kafka.rights import require_rights
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # a TLS connection that failed
@@ -178,3 +179,18 @@ def test_any_answer_gives_an_error_with_the_address(answer):
             return error
 
     assert isinstance(asyncio.run(ask()), NoBrokerError | SecurityError)
+
+
+async def test_a_server_that_has_not_answered_is_not_dialled_again(monkeypatch):
+    """It would take as long once more, before anybody is told."""
+    monkeypatch.setattr(reaching, "HANDSHAKE_LIMIT", 0.1)
+    dialled = []
+    server = await asyncio.start_server(lambda *client: dialled.append(client), "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    async with server:
+        with pytest.raises(NoBrokerError, match="no answer"):
+            await require_rights(Config(bootstrap_servers=f"{host}:{port}"), [])
+        for _, writer in dialled:
+            writer.close()
+
+    assert len(dialled) == 1

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import click
 
+from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_kafka.topics import Topic
-from knowledgepulse_worker.errors import EXPECTED, exit_status_of
+from knowledgepulse_worker.errors import EXPECTED, StartError, exit_status_of
 from knowledgepulse_worker.extras import require_worker
-from knowledgepulse_worker.kafka.topic_admin import permitted_admin
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin, permitted_admin
+from knowledgepulse_worker.kafka.trial_transaction import try_transaction
 from knowledgepulse_worker.kafka.worker_rights import worker_rights
 from knowledgepulse_worker.kafka.worker_topics import differences
 from knowledgepulse_worker.message_text import counted
@@ -30,12 +32,21 @@ from knowledgepulse_worker.tools.backends.backend_options import backend_options
 @config_option
 @to_option("Check also the backend that `kp-worker evaluations` is to write scores into")
 @backend_options
-def check(config: Path | None, to: tuple[str, str] | None, project: str, key_file: Path | None) -> None:
-    """Check that a worker could start, without starting one or changing anything.
+@click.option(
+    "--try",
+    "tries",
+    is_flag=True,
+    help="Also begin an empty transaction, and abort it: brokers note the transactional id GROUP-run-check",
+)
+def check(
+    config: Path | None, to: tuple[str, str] | None, project: str, key_file: Path | None, *, tries: bool
+) -> None:
+    """Check that a worker could start, without starting one or, but for `--try`, changing anything.
 
     Checks what `kp-worker run` does when it starts: the settings, the brokers, the login and its rights, the
-    topics and their settings, and the model. If they are set, has `redaction.function` redact a harmless
-    trace, and asks the registry whether it knows the key. With `--to`, reads a page of a backend's runs.
+    requests that the brokers know, the topics and their settings, and the model. If they are set, has
+    `redaction.function` redact a harmless trace, and asks the registry whether it knows the key. With
+    `--to`, reads a page of a backend's runs.
 
     Each check is a line. One that fails says why, and the others go on. The exit status is 0 if all pass, 78
     if a setting, a right or a topic is to be changed, and else 1.
@@ -44,10 +55,15 @@ def check(config: Path | None, to: tuple[str, str] | None, project: str, key_fil
     config = settings_file(config, connects=True)
     settings = load_settings(config)
     _say("settings", str(config) if config else "those of the environment", doubts_about(settings))
-    looks = {"kafka": _kafka, "model": _model, "redaction": _redaction, "registry": _registry}
+    status, looks = _passed("kafka", _kafka, settings), dict[str, Callable[[Settings], None]]()
+    if status == 0:
+        looks["topics"] = _topics
+        if tries:
+            looks["transactions"] = _transactions
+    looks |= {"model": _model, "redaction": _redaction, "registry": _registry}
     if to is not None:
         looks["backend"] = partial(_backend, *to, project, key_file)
-    sys.exit(max(_passed(name, look, settings) for name, look in looks.items()))
+    sys.exit(max(status, *(_passed(name, look, settings) for name, look in looks.items())))
 
 
 def _passed(name: str, look: Callable[[Settings], None], settings: Settings) -> int:
@@ -67,7 +83,17 @@ def _say(name: str, what: str, doubts: Iterable[str] = ()) -> None:
 
 
 def _kafka(settings: Settings) -> None:
-    existing = asyncio.run(_topics(settings))
+    asyncio.run(_require_brokers(settings))
+    _say("kafka", f"{settings.kafka.bootstrap_servers} answers, and grants what a worker needs")
+
+
+async def _require_brokers(settings: Settings) -> None:
+    async with permitted_admin(settings, worker_rights(settings)) as admin:
+        await admin.require_requests()
+
+
+def _topics(settings: Settings) -> None:
+    existing = asyncio.run(_usable_topics(settings))
     _say(
         "topics",
         ", ".join(_told(topic) for _, topic in sorted(existing.items())),
@@ -75,10 +101,18 @@ def _kafka(settings: Settings) -> None:
     )
 
 
-async def _topics(settings: Settings) -> dict[str, Topic]:
-    async with permitted_admin(settings, worker_rights(settings)) as admin:
-        _say("kafka", f"{settings.kafka.bootstrap_servers} answers, and grants what a worker needs")
-        return await admin.usable()
+async def _usable_topics(settings: Settings) -> dict[str, Topic]:
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        await admin.existing()  # that one cannot be read is none of the settings' faults
+        try:
+            return await admin.usable()
+        except TopicError as error:
+            raise StartError(str(error)) from error
+
+
+def _transactions(settings: Settings) -> None:
+    transactional_id = asyncio.run(try_transaction(settings.kafka))
+    _say("transactions", f"one was begun as {transactional_id}, and aborted")
 
 
 def _told(topic: Topic) -> str:

@@ -101,6 +101,7 @@ def run_worker(
 async def _require_topics(settings: Settings) -> tuple[dict[str, Topic], float]:
     """Return the topics, and since when the policy has been in force, in seconds since the epoch."""
     async with permitted_admin(settings, worker_rights(settings)) as admin:
+        await admin.require_requests()
         topics = await admin.require()
     for difference in differences(topics, settings.topics):
         logger.warning("%s", difference)
