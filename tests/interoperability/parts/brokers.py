@@ -1,4 +1,4 @@
-"""Brokers: whether a worker can use them, and what `kp-worker check --try` and `run` say of those it cannot."""
+"""Brokers: whether a worker can use them, and what is said of those that it cannot."""
 
 from __future__ import annotations
 
