@@ -15,7 +15,6 @@ from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.errors import EXPECTED, StartError, exit_status_of
 from knowledgepulse_worker.extras import require_worker
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin, permitted_admin
-from knowledgepulse_worker.kafka.trial_transaction import try_transaction
 from knowledgepulse_worker.kafka.worker_rights import worker_rights
 from knowledgepulse_worker.kafka.worker_topics import differences
 from knowledgepulse_worker.message_text import counted
@@ -26,6 +25,7 @@ from knowledgepulse_worker.terminal.lazy_command import imported
 from knowledgepulse_worker.terminal.printable import printable_lines
 from knowledgepulse_worker.tools.backends import backend_access
 from knowledgepulse_worker.tools.backends.backend_options import backend_options, to_option
+from knowledgepulse_worker.tools.common.trial_transaction import try_transaction
 
 
 @click.command()
