@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from itertools import count
@@ -14,7 +13,6 @@ from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_p
 from prometheus_client import CollectorRegistry
 from yarl import URL
 
-from knowledgepulse_worker.http.former_status import FormerStatus
 from knowledgepulse_worker.http.pages import DATA_HEADERS, PAGE, PAGE_HEADERS
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import PublishedTrace
@@ -101,7 +99,6 @@ class Stage:
     def __init__(self) -> None:
         self.policy = Policy(threshold=0.5, domains={"legal": {"threshold": 0.25}})
         self.settings = Settings()
-        self.former = FormerStatus()
         self.start()
         self.content = True
         self.status = 200
@@ -118,9 +115,9 @@ class Stage:
 
     def restart(self) -> None:
         """Start again, as the process does while its parent runs on."""
-        self.former.keep(self.content, self.answer())
-        self.former.child_ended()
+        history = self.metrics.recent.history()
         self.start()
+        self.metrics.recent.continue_from(history)
 
     def answer(self) -> bytes:
         """Return the process's answer."""
@@ -180,8 +177,7 @@ class Stage:
         return web.Response(body=PAGE, headers=PAGE_HEADERS)
 
     async def data(self, _request: web.Request) -> web.Response:
-        shown = self.former.completed(self.content, json.loads(self.answer()))
-        return web.Response(body=json.dumps(shown).encode(), headers=DATA_HEADERS, status=self.status)
+        return web.Response(body=self.answer(), headers=DATA_HEADERS, status=self.status)
 
 
 @pytest_asyncio.fixture(loop_scope="module")

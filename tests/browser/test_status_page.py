@@ -580,7 +580,7 @@ async def test_a_page_that_is_opened_while_the_process_is_away_links_to_the_runb
         await expect(link).to_have_attribute("href", "https://example.com/runbook#kpwaiting")
 
 
-async def test_what_the_page_showed_survives_a_restart_until_there_is_a_record(stage, visit):
+async def test_what_the_page_showed_survives_a_restart(stage, visit):
     """Each restart said "No trace yet", and a crash loop said nothing else."""
     stage.finish(0.2, text="kp:trace:before")
     stage.bury()
@@ -592,11 +592,14 @@ async def test_what_the_page_showed_survives_a_restart_until_there_is_a_record(s
     await expect(page.locator("#rejected-list")).to_contain_text("kp:trace:before")
     await expect(page.locator("#dead-list")).to_contain_text("not JSON")
     await expect(page.locator("#reading")).to_contain_text("0 of 1")
+    await expect(page.locator("#buried")).to_have_text("1")
 
     stage.finish(0.3, text="kp:trace:after")
     await expect(page.locator("#before")).to_be_hidden()
-    await expect(page.locator("#rejected-list > li")).to_have_count(1)
+    await expect(page.locator("#reading")).to_contain_text("0 of 2")
+    await expect(page.locator("#rejected-list > li")).to_have_count(2)
     await expect(page.locator("#rejected-list")).to_contain_text("kp:trace:after")
+    await expect(page.locator("#buried")).to_have_text("1")
 
 
 async def test_a_page_that_is_opened_while_the_process_is_away_shows_what_it_showed_last(stage, visit):

@@ -285,3 +285,24 @@ async def test_a_worker_whose_model_is_slow_is_behind_until_it_is_fast_again(
         orders.as_usual()
         await becomes(worker, "healthy")
         await worker.published(105)
+
+
+async def test_what_the_page_shows_goes_on_in_the_next_process(make_stream, real_traces):
+    """A restart emptied figures and lists, and "Dead letters, last 15 min" was 0 in a crash loop."""
+    stream = await make_stream(2)
+    async with stream.worker() as worker:
+        await publish(stream, [*real_traces[:5], b"not JSON"])
+        await worker.published(6)
+        before = json.loads((await worker.get("/api/status"))[1])
+
+        signal_child(worker, signal.SIGTERM)
+        async with asyncio.timeout(LIMIT):
+            after = before
+            while after["worker"]["restarts"] == 0:
+                await asyncio.sleep(0.1)
+                after = json.loads((await worker.get("/api/status"))[1])
+
+    assert after["outcomes"]["total"] == before["outcomes"]["total"]
+    assert sum(after["outcomes"]["dead_letters"]["by_reason"].values()) == 1
+    for name in ("latency", "fleet", "rejected", "dead_letters"):
+        assert after[name] == before[name], name

@@ -26,9 +26,10 @@ _MAX_ERROR = 500
 @config_option
 @click.option("--heartbeat", type=int, required=True, help="A pipe to the parent process.")
 @click.option("--caution", required=True, help="What the parent process knows from earlier deaths, as JSON.")
+@click.option("--history", type=int, required=True, help="The file of this parent's recent events.")
 @click.option("--instance", required=True, help="What the processes of this parent alone are called.")
 @click.option("--socket", type=int, required=True, help="The socket that hands over connections for pages.")
-def work(config: Path | None, heartbeat: int, caution: str, instance: str, socket: int) -> None:
+def work(config: Path | None, heartbeat: int, caution: str, history: int, instance: str, socket: int) -> None:
     """Run as the child process of `kp-worker run`."""
     settings = load_settings(config)
     configure(settings.log)
@@ -38,7 +39,7 @@ def work(config: Path | None, heartbeat: int, caution: str, instance: str, socke
             known = msgspec.json.decode(caution, type=Caution)
             pipe = PipeWriter(heartbeat)
             try:
-                run_worker(settings, config, pipe, known, instance, socket)
+                run_worker(settings, config, pipe, known, history, instance, socket)
             except Exception as error:
                 pipe.send({"error": _told(error)})  # what the status page says until the next start
                 raise

@@ -26,7 +26,6 @@ from aiohttp import web
 from knowledgepulse_worker.errors import StartError
 from knowledgepulse_worker.http import probes
 from knowledgepulse_worker.http.child_connections import ChildConnector
-from knowledgepulse_worker.http.former_status import FormerStatus
 from knowledgepulse_worker.http.pages import DATA_HEADERS, PAGE, PAGE_HEADERS, shows_content
 from knowledgepulse_worker.http.unreadable_requests import requests
 from knowledgepulse_worker.settings import WebSettings
@@ -118,7 +117,7 @@ class Port:
         self._asking: set[asyncio.Task[ChildAnswer | None]] = set()
         self._verdict = Verdict.of(())
         self._child_verdict = self._verdict
-        self._former = FormerStatus()
+        self._latest: dict[bool, bytes] = {}
         self._has_child = False
         self.without_child(State.STARTING, "the worker is starting")
 
@@ -134,8 +133,6 @@ class Port:
             why: the reason, shown in responses.
             ready: whether the worker counts as ready nevertheless.
         """
-        if self._has_child:
-            self._former.child_ended()
         self._has_child = False
         self._reasons: Sequence[str] = [] if ready else [why]
         since = self._verdict.since(state)
@@ -177,14 +174,12 @@ class Port:
     async def data(self, request: web.Request) -> web.Response:
         """Answer :data:`STATUS_DATA`; without the child, 503 with the verdict and what it answered last."""
         wanted = self._wanted(request)
-        answer, former = await self._answer(wanted), self._former.of(wanted.content)
-        if answer is None:
-            shown, status = former | {"verdict": self._shown_verdict}, HTTPStatus.SERVICE_UNAVAILABLE
-            return web.Response(status=status, body=json.dumps(shown).encode(), headers=DATA_HEADERS)
-        if answer.status == HTTPStatus.OK and former:
-            shown = self._former.completed(wanted.content, json.loads(answer.body))
-            answer = answer._replace(body=json.dumps(shown).encode())
-        return _response(answer)
+        if (answer := await self._answer(wanted)) is not None:
+            return _response(answer)
+        shown = json.loads(self._latest.get(wanted.content, b"{}")) | {"verdict": self._shown_verdict}
+        return web.Response(
+            status=HTTPStatus.SERVICE_UNAVAILABLE, body=json.dumps(shown).encode(), headers=DATA_HEADERS
+        )
 
     async def keep_data(self) -> None:
         """Ask the child for the page's data now and then."""
@@ -238,7 +233,7 @@ class Port:
             except (aiohttp.ClientError, TimeoutError):
                 return None
         if wanted.path == STATUS_DATA and answer.status == HTTPStatus.OK:
-            self._former.keep(wanted.content, body)
+            self._latest[wanted.content] = body
         return ChildAnswer(answer.status, headers, body)
 
     async def close(self) -> None:

@@ -126,6 +126,32 @@ class RecentDeadLetter(NamedTuple):
     message: str
 
 
+class History(msgspec.Struct, frozen=True):
+    """What a process hands over to the next one; see :class:`Recent`.
+
+    Attributes:
+        at: when it was written, in seconds since the epoch.
+    """
+
+    at: float
+    began: float
+    totals: dict[str, int]
+    last_output: float | None
+    scores: list[tuple[str, float, bool]]
+    scoring_seconds: list[float]
+    end_to_end_seconds: list[float]
+    origins: list[TraceOrigin]
+    letters: dict[str, list[tuple[int, int]]]
+    unprofiled: list[str]
+    traces: dict[Decision, list[RecentTrace]]
+    dead_letters: list[RecentDeadLetter]
+    truncations: list[TruncatedOffsets]
+    skips: list[Skip]
+    seconds: list[tuple[int, dict[str, int]]]
+    minutes: list[tuple[int, dict[str, int]]]
+    letter_minutes: list[tuple[int, dict[str, int]]]
+
+
 class Recent:
     """The latest scores, times, origins, traces and dead letters.
 
@@ -138,13 +164,17 @@ class Recent:
         unprofiled: task domains of published traces that have no profile in the policy.
         traces: published traces with their details, by decision.
         dead_letters: dead letters with their details.
-        truncations: the latest truncations that were found, for as long as the process runs.
+        truncations: the latest truncations that were found, for as long as the worker runs.
         skips: likewise, the latest offsets that no worker reads.
         ends: when the last processes before this one ended, in seconds since the epoch, the latest last.
         last_end: how the last one ended; empty for the first.
         former_findings: what it had found of itself and may still be true.
         over_budget: how long a text takes to embed, if that exceeds the budget; else empty.
         last_output: the time of the last committed output, in seconds since the epoch; None before it.
+        totals: the numbers of all outcomes since the worker's start.
+        began: when the worker started (``time.monotonic``, which all processes of a machine share).
+        before_restart: when the process before wrote what is here, until this one has finished a record; else
+            None.
         answers: the registry's latest answers to contributions, counted by result.
     """
 
@@ -167,10 +197,56 @@ class Recent:
         self.last_end = ""
         self.former_findings: tuple[Finding, ...] = ()
         self.last_output: float | None = None
+        self.totals: Counter[str] = Counter()
+        self.began = time.monotonic()
+        self.before_restart: float | None = None
         self._seconds: deque[tuple[int, Counter[str]]] = deque(maxlen=RATE_SECONDS + 1)
         self._transactions: deque[tuple[int, Counter[str]]] = deque(maxlen=RATE_SECONDS + 1)
         self._minutes: deque[tuple[int, Counter[str]]] = deque(maxlen=LETTER_MINUTES + 1)
         self._letters: deque[tuple[int, Counter[str]]] = deque(maxlen=LETTER_MINUTES + 1)
+
+    def history(self) -> History:
+        """Return what the next process of this worker begins with."""
+        return History(
+            at=time.time(),
+            began=self.began,
+            totals=self.totals,
+            last_output=self.last_output,
+            scores=list(self.scores),
+            scoring_seconds=list(self.scoring_seconds),
+            end_to_end_seconds=list(self.end_to_end_seconds),
+            origins=list(self.origins),
+            letters={domain: list(letters) for domain, letters in self.letters.items()},
+            unprofiled=list(self.unprofiled),
+            traces={decision: list(traces) for decision, traces in self.traces.items()},
+            dead_letters=list(self.dead_letters),
+            truncations=list(self.truncations),
+            skips=list(self.skips),
+            seconds=list(self._seconds),
+            minutes=list(self._minutes),
+            letter_minutes=list(self._letters),
+        )
+
+    def continue_from(self, history: History) -> None:
+        """Begin with the events of the process before."""
+        self.began, self.last_output = history.began, history.last_output
+        self.before_restart = None if history.last_output is None else history.at
+        self.totals.update(history.totals)
+        for name in (
+            *("scores", "scoring_seconds", "end_to_end_seconds", "origins", "unprofiled", "dead_letters"),
+            *("truncations", "skips"),
+        ):
+            getattr(self, name).extend(getattr(history, name))
+        for domain, letters in history.letters.items():
+            self.letters[domain].extend(letters)
+        for decision, traces in history.traces.items():
+            self.traces[decision].extend(traces)
+        for counts, kept in (
+            (self._seconds, history.seconds),
+            (self._minutes, history.minutes),
+            (self._letters, history.letter_minutes),
+        ):
+            counts.extend((at, Counter(count)) for at, count in kept)
 
     def scored(self, seconds: float) -> None:
         """Record the time from a record's admission to its score."""
@@ -186,7 +262,8 @@ class Recent:
         now = time.monotonic()
         _count(self._seconds, int(now), outcomes)
         _count(self._minutes, int(now / 60), outcomes)
-        self.last_output = time.time()
+        self.totals.update(outcomes)
+        self.last_output, self.before_restart = time.time(), None
         self.end_to_end_seconds.extend(end_to_end)
 
     def committed(self, waited_for: str) -> None:

@@ -73,7 +73,6 @@ _PARTITION_GAUGES = {
     "last_commit": "kp_last_commit_timestamp_seconds",
 }
 _OTHER_METRICS = (
-    "kp_traces_total",
     "kp_threshold",
     "kp_share",
     "kp_budget_seconds",
@@ -128,13 +127,13 @@ class Status:
         return StatusData(
             at=time.time(),
             up_seconds=time.monotonic() - self._started,
-            before_restart=None,
+            before_restart=recent.before_restart,
             content_shown=content,
             verdict=self._verdict().shown(settings.web.runbook),
             truncations=_truncations(recent),
             skips=_skips(recent),
             worker=self._worker(now),
-            outcomes=self._outcomes(now),
+            outcomes=self._outcomes(),
             scores=self._scores(now),
             unprofiled=self._unprofiled(content=content),
             shadow=self._shadow(content=content),
@@ -173,22 +172,21 @@ class Status:
             versions=self._versions,
         )
 
-    def _outcomes(self, now: _Values) -> Outcomes:
-        total = now.by("kp_traces_total", "outcome")
-        seconds = self._metrics.recent.per_second()
-        letters = self._metrics.recent.letters_by_reason().most_common()
+    def _outcomes(self) -> Outcomes:
+        recent = self._metrics.recent
+        seconds, letters = recent.per_second(), recent.letters_by_reason().most_common()
         return Outcomes(
-            total={outcome: int(total[outcome]) for outcome in OUTCOMES},
+            total={outcome: recent.totals[outcome] for outcome in OUTCOMES},
             rate=sum(second.total() for second in seconds) / self._rate_seconds,
             per_second={outcome: [second[outcome] for second in seconds] for outcome in OUTCOMES},
-            last_output=self._metrics.recent.last_output,
+            last_output=recent.last_output,
             dead_letters=LatestLetters(60 * LETTER_MINUTES, dict(letters)),
         )
 
     @property
     def _rate_seconds(self) -> int:
         """The number of whole seconds that rates are of."""
-        return min(RATE_SECONDS, max(1, int(time.monotonic() - self._started)))
+        return min(RATE_SECONDS, max(1, int(time.monotonic() - self._metrics.recent.began)))
 
     def _transactions(self) -> Transactions:
         counts = self._metrics.recent.transactions()

@@ -29,7 +29,7 @@ from knowledgepulse_kafka.errors import NoBrokerError, SecurityError
 from knowledgepulse_worker.errors import SettingsError, StartError
 from knowledgepulse_worker.http.server import serving
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.process.descriptors import raise_descriptor_limit
+from knowledgepulse_worker.process.descriptors import anonymous_file, raise_descriptor_limit
 from knowledgepulse_worker.process.heartbeat import HEARTBEAT_INTERVAL, PipeReader
 from knowledgepulse_worker.process.poison import PoisonSearch
 from knowledgepulse_worker.process.signals import set_when_stopped
@@ -69,7 +69,8 @@ class Supervisor:
 
     Args:
         settings: the effective settings.
-        command: starts the process. Its appended options are ``--instance`` with what only this supervisor's
+        command: starts the process. Its appended options are ``--history`` with the descriptor of the file of
+            recent events, ``--instance`` with what only this supervisor's
             processes are called, ``--caution`` with what is known from the deaths of earlier ones,
             ``--heartbeat`` with the descriptor of a pipe, and ``--socket`` with the descriptor of the socket
             over which the process is handed the connections to its pages.
@@ -79,6 +80,7 @@ class Supervisor:
         self._settings = settings
         self._command = command
         self._instance = token_hex(16)
+        self._history = anonymous_file()
         self._stop = asyncio.Event()
         self._was_ready = False
         self._first = True
@@ -169,6 +171,8 @@ class Supervisor:
         with _pipe() as (reader, writer), self._port.socket_of_next_child() as inherited:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
+                "--history",
+                str(self._history),
                 "--instance",
                 self._instance,
                 "--caution",
@@ -178,7 +182,7 @@ class Supervisor:
                 "--socket",
                 str(inherited.fileno()),
                 stdin=subprocess.DEVNULL,
-                pass_fds=[writer, inherited.fileno()],
+                pass_fds=[self._history, writer, inherited.fileno()],
             )
             # Only the process holds these ends now, so its exit closes the pipe, and the socket.
             os.close(writer)

@@ -33,6 +33,7 @@ from knowledgepulse_worker.kafka.topic_settings import FOLLOW_INTERVAL, follow_t
 from knowledgepulse_worker.kafka.worker_rights import worker_id_prefix, worker_rights
 from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name, differences
 from knowledgepulse_worker.lane.lane import Services
+from knowledgepulse_worker.observe.history import KEEP_INTERVAL, HistoryFile
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.process.heartbeat import PipeWriter, beat
@@ -67,7 +68,13 @@ TRACES_EXPORTER = "OTEL_TRACES_EXPORTER"
 
 
 def run_worker(
-    settings: Settings, config: Path | None, pipe: PipeWriter, caution: Caution, instance: str, socket: int
+    settings: Settings,
+    config: Path | None,
+    pipe: PipeWriter,
+    caution: Caution,
+    history: int,
+    instance: str,
+    socket: int,
 ) -> None:
     """Work until SIGTERM, SIGHUP or SIGINT; then finish scored records, commit and leave the group.
 
@@ -76,6 +83,7 @@ def run_worker(
         config: the settings file, whose policy is reloaded on change.
         pipe: the pipe to the supervisor.
         caution: what the supervisor knows from the deaths of earlier processes.
+        history: the descriptor of the file of recent events.
         instance: what only the processes of this supervisor are called.
         socket: the descriptor of the socket on which the supervisor hands over connections to the pages.
 
@@ -93,7 +101,7 @@ def run_worker(
     with _tracing(settings) as tracing:
         process = _Process(
             *(settings, topics, policy_since, embedder, speed, tracing, config),
-            *(pipe, suspects, caution, instance, socket),
+            *(pipe, suspects, caution, HistoryFile(history), instance, socket),
         )
         run_in_time(until_stopped(process.work))
 
@@ -134,6 +142,7 @@ class _Process:
     pipe: PipeWriter
     suspects: Suspects
     caution: Caution
+    history: HistoryFile
     instance: str
     socket: int
 
@@ -155,10 +164,13 @@ class _Process:
         metrics.stream.restarted(self.caution.restarts)
         metrics.recent.ends, metrics.recent.last_end = self.caution.ends, self.caution.last_end
         metrics.recent.former_findings = self.caution.findings
+        if (history := self.history.read()) is not None:
+            metrics.recent.continue_from(history)
         in_force = PolicyInForce(settings.policy, settings.shadow)
         in_force.since = self.policy_since
         async with AsyncExitStack() as stack:
             stack.callback(self.suspects.close)
+            stack.callback(self.history.write, metrics.recent)
             services = await self._services(stack, metrics, in_force)
             app = self._app(services, fail)
             program = FaustApp(app, self.socket)
@@ -171,7 +183,11 @@ class _Process:
 
             watching = [
                 _start_background(work, fail)
-                for work in (beat(self.pipe, app.report), repeat(app.diagnose, CHECK_INTERVAL))
+                for work in (
+                    beat(self.pipe, app.report),
+                    repeat(app.diagnose, CHECK_INTERVAL),
+                    repeat(partial(self.history.keep, metrics.recent), KEEP_INTERVAL),
+                )
             ]
             background = [_start_background(work, fail) for work in self._background(app, metrics, in_force)]
             gc.collect()
