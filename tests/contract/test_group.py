@@ -13,6 +13,7 @@ from knowledgepulse_kafka.group_member import FETCH_BYTES, GroupMember
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_kafka.testing import Clients, SimTopic, new_cluster
 from knowledgepulse_kafka.testing.member import FETCH_COUNT
+from knowledgepulse_kafka.topic_id import TopicIds
 from support.streams import Message
 from support.waits import eventually
 
@@ -42,7 +43,7 @@ class Simulated:
 
     def __init__(self):
         self._cluster = new_cluster()
-        self._topic = SimTopic.new(self.name, PARTITIONS)
+        self._topic = SimTopic.new(self.name, PARTITIONS, b"the first")
         self._cluster.create(self._topic)
 
     def new_member(self):
@@ -58,6 +59,13 @@ class Simulated:
 
     async def delete_before(self, partition, offset):
         self._topic.logs[partition].delete_before(offset)
+
+    async def recreate(self):
+        self._topic = SimTopic.new(self.name, PARTITIONS, b"the next")
+        self._cluster.create(self._topic)
+
+    async def topic_id(self):
+        return self._topic.id
 
     async def commit(self, positions):
         for at, position in positions.items():
@@ -90,6 +98,17 @@ class Kafka:
 
     async def delete_before(self, partition, offset):
         await self._stream.delete_records(self.name, partition, offset)
+
+    async def recreate(self):
+        await self._stream.recreate_topic(self.name, PARTITIONS)
+
+    async def topic_id(self):
+        ids = TopicIds(self._stream.settings.kafka.client_config(), self.name)
+        await ids.start()
+        try:
+            return await ids.current(range(PARTITIONS))
+        finally:
+            await ids.stop()
 
     async def commit(self, positions):
         kafka = self._stream.settings.kafka
@@ -288,6 +307,47 @@ async def test_a_member_knows_of_records_behind_those_that_it_has(stage, join, a
 
     assert seen == [*[True] * (len(seen) - 1), False]
     assert len(seen) > 1
+
+
+async def test_records_that_are_fetched_by_id_are_those_of_one_topic(stage, join):
+    """What is read by name goes on in a topic that was created again, as soon as that has as many records."""
+    await stage.publish(0, b"a", b"b", b"c")
+    member = await join()
+    member.read_by_id(stage.name, await stage.topic_id())
+    assert await fetch(member, 3) == {0: [b"a", b"b", b"c"]}
+    assert member.is_read_by_id
+
+    await stage.recreate()
+    await stage.publish(0, b"1", b"2", b"3", b"4")
+
+    async with asyncio.timeout(LIMIT):
+        while not member.has_lost_topic:
+            assert not await member.getmany(timeout_ms=100)
+    await fetch_nothing(member)
+    member.read_by_id(stage.name, await stage.topic_id())
+    assert not member.has_lost_topic
+    assert (await fetch(member, 1))[0][-1] == b"4"  # a group whose topic was missing may begin anew
+
+
+async def test_what_changes_between_fetches_by_id_is_told(stage, join, at):
+    """A broker remembers the fetches of a session: only what has changed is asked for and answered."""
+    member = await join()
+    member.read_by_id(stage.name, await stage.topic_id())
+    await stage.publish(0, b"a")
+    assert await fetch(member, 1) == {0: [b"a"]}
+    member.pause(at[0])
+    await stage.publish(0, b"b")
+    await stage.publish(1, b"x", b"y")
+
+    assert await fetch(member, 2) == {1: [b"x", b"y"]}
+    await fetch_nothing(member)
+
+    member.seek(at[1], 1)
+    assert await fetch(member, 1) == {1: [b"y"]}
+    member.resume(at[0])
+    assert await fetch(member, 1) == {0: [b"b"]}
+    answered = member.last_poll_timestamp(at[1])
+    await eventually(lambda: member.last_poll_timestamp(at[1]) != answered)
 
 
 async def until_fetched(member):

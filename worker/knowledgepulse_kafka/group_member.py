@@ -20,6 +20,7 @@ from knowledgepulse_kafka.client_factory import adapted, client_arguments
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.connection_diagnosis import explanation
 from knowledgepulse_kafka.errors import BrokerError
+from knowledgepulse_kafka.fetch_by_id import FetchById
 from knowledgepulse_kafka.fetch_pacing import pace_fetches
 from knowledgepulse_kafka.group_offsets import GroupMetadata, fetch_all_offsets, fetch_stable_offsets
 from knowledgepulse_kafka.group_type import require_group_of_consumers
@@ -134,6 +135,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         self.answered_at = time.monotonic()
         self.group = GroupMetadata(config.group)
         self._has_leader = True
+        self._fetches: FetchById
 
     async def start(self) -> None:
         """Connect.
@@ -149,6 +151,9 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
             await self.stop()
             raise
         decode_within(self, self._batch_bytes)
+        client = CONSUMER_CLIENT.of(self)
+        self._fetches = FetchById(client.send, self._answered)
+        client.send = self._fetches.send
         pace_fetches(self)
         coordinator = COORDINATOR.of(self)
         SEND_TO_COORDINATOR.replace(coordinator, self._observed(SEND_TO_COORDINATOR.of(coordinator)))
@@ -212,6 +217,28 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         super().seek(partition, offset)
         state = SUBSCRIPTION.of(self).subscription.assignment.state_value(partition)
         state.update_committed(_SOUGHT)
+
+    def read_by_id(self, topic: str, topic_id: bytes) -> None:
+        """Fetch a topic by its id from now on (KIP-516), so that no record of its successor is returned."""
+        self._fetches.read(topic, topic_id)
+
+    @property
+    def is_read_by_id(self) -> bool:
+        """Whether all records are fetched by a topic's id; brokers before Kafka 3.1 cannot do it."""
+        return bool(self._fetches.ids) and not self._fetches.names_only
+
+    @property
+    def has_lost_topic(self) -> bool:
+        """Whether a leader does not know the topic by its id."""
+        return self._fetches.has_lost_topic
+
+    def _answered(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note that a broker has answered for partitions, even where it has nothing new."""
+        assignment = SUBSCRIPTION.of(self).subscription.assignment
+        now_ms = int(time.time() * 1000)
+        for state in map(assignment.state_value, partitions) if assignment is not None else ():
+            if state is not None:
+                state.timestamp = now_ms
 
     def has_more(self, partition: TopicPartition) -> bool:
         """Return whether the last fetch told of committed records behind those that were returned."""

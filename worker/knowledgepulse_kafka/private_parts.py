@@ -86,6 +86,10 @@ FETCHES_UNDER_WAY = Part("Fetcher", "_pending_tasks")
 RECORDS_ITERATOR = Part("PartitionRecords", "_records_iterator")
 
 MAX_WAIT_MS = Part("FetchRequest", "_max_wait_ms")
+FETCH_SETTINGS = (
+    MAX_WAIT_MS,
+    *(Part("FetchRequest", name) for name in ("_min_bytes", "_max_bytes", "_isolation_level")),
+)
 REQUESTED_TOPICS = Part("MetadataRequest", "_topics")
 
 SENDER = Part("AIOKafkaProducer", "_sender")

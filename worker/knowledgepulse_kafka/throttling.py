@@ -85,6 +85,6 @@ class _Sending:
             await asyncio.sleep(seconds)
         response = await self._send(request, expect_response=expect_response)
         if (milliseconds := getattr(response, "throttle_time_ms", 0)) > 0:
-            has_records = isinstance(request, ProduceRequest | FetchRequest)
+            has_records = request.API_KEY in (ProduceRequest.API_KEY, FetchRequest.API_KEY)
             self._until = self._throttle.note(milliseconds / 1000, has_records=has_records)
         return response

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import islice
 from operator import attrgetter
 from random import Random
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from aiokafka.errors import (
@@ -260,6 +261,7 @@ class Cluster:
         views: the topics that each broker knows; a broker may serve a deleted topic a while longer.
         leaders: the leader of each partition.
         fetch_wait: the seconds after which a fetch is answered even without records.
+        fetches_by_id: whether topics can be fetched by id, as from Kafka 3.1 on.
         quota: the bytes per second that a producer may send to a broker (``producer_byte_rate``).
         starved: brokers without enough replicas; some of their partitions reject writes.
         transactions: the coordinator of transactions.
@@ -278,6 +280,7 @@ class Cluster:
     starved: set[int] = field(default_factory=set)
     quota: float | None = None
     fetch_wait: float = FETCH_WAIT
+    fetches_by_id: bool = True
     transactions: Transactions = field(init=False)
     on_append: Callable[[SimTopic, int, int, Sequence[OutputRecord], str], None] = lambda *_: None
 
@@ -404,11 +407,15 @@ class Cluster:
         positions: Mapping[Place, int],
         count: int,
         reply: Reply,
+        ids: Mapping[str, bytes] = MappingProxyType({}),
         *,
         waits: bool = True,
     ) -> None:
-        """Return the committed records from each position on as soon as there are any."""
-        found = {at: self._read(broker, at, position, count) for at, position in positions.items()}
+        """Return the committed records from each position on as soon as there are any.
+
+        A topic with another id than the given one is unknown (KIP-516).
+        """
+        found = {at: self._read(broker, at, position, count, ids) for at, position in positions.items()}
         if not waits or any(
             answer.records or answer.error or answer.next > positions[at] for at, answer in found.items()
         ):
@@ -418,17 +425,20 @@ class Cluster:
         def again() -> None:
             if not waiting.cancelled():
                 waiting.cancel()
-                self.fetch(broker, positions, count, reply, waits=False)
+                self.fetch(broker, positions, count, reply, ids, waits=False)
 
         waiting = self.loop.call_later(self.fetch_wait, again, context=Context())
         for name, partition in positions:
             self.views[broker][name].logs[partition].call_on_change(again)
 
-    def _read(self, broker: int, at: Place, position: int, count: int) -> Answer:
+    def _read(self, broker: int, at: Place, position: int, count: int, ids: Mapping[str, bytes]) -> Answer:
         try:
-            log = self.find(broker, *at).logs[at[1]]
+            topic = self.find(broker, *at)
         except (UnknownTopicOrPartitionError, NotLeaderForPartitionError) as error:
             return Answer([], -1, -1, position, type(error))
+        if ids.get(at[0], topic.id) != topic.id:
+            return Answer([], -1, -1, position, UnknownTopicOrPartitionError)
+        log = topic.logs[at[1]]
         if not log.begin <= position <= log.end:
             return Answer([], log.end, log.stable_end, position, OffsetOutOfRangeError)
         records = log.read(position, count)

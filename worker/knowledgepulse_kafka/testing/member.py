@@ -18,6 +18,7 @@ from aiokafka.errors import (
     OffsetOutOfRangeError,
     RebalanceInProgressError,
     UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
 )
 from aiokafka.structs import OffsetAndMetadata
 
@@ -99,6 +100,8 @@ class SimMember:
         self._heartbeat: asyncio.Task[None] | None = None
         self._rejoin = asyncio.Event()
         self._arrived: asyncio.Future[None] = cluster.loop.create_future()
+        self._ids: Mapping[str, bytes] = {}
+        self.has_lost_topic = False
 
     @property
     def is_member(self) -> bool:
@@ -356,6 +359,16 @@ class SimMember:
         self._require_assigned(partition)
         return self._assigned[partition].stable
 
+    def read_by_id(self, topic: str, topic_id: bytes) -> None:
+        """Fetch a topic by its id from now on, so that no record of its successor is returned."""
+        self._ids = {topic: topic_id}
+        self.has_lost_topic = False
+
+    @property
+    def is_read_by_id(self) -> bool:
+        """Whether all records are fetched by a topic's id."""
+        return bool(self._ids) and self._cluster.fetches_by_id
+
     def has_more(self, partition: TopicPartition) -> bool:
         """Return whether the last fetch told of committed records behind those that were returned."""
         self._require_assigned(partition)
@@ -429,14 +442,20 @@ class SimMember:
             for tp, state in states.items()
             if state.position is not None
         }
+        ids = self._ids if self.is_read_by_id else {}
         try:
             answers = await self._connection.call(
-                broker, lambda reply: self._cluster.fetch(broker, positions, FETCH_COUNT, reply)
+                broker, lambda reply: self._cluster.fetch(broker, positions, FETCH_COUNT, reply, ids)
             )
         except KafkaError:
             await asyncio.sleep(BACKOFF)
             self._connection.refresh()
             return
+        if ids and self._ids is not ids:  # what was fetched by the former ids is of other topics
+            return
+        if any(answer.error is UnknownTopicOrPartitionError for answer in answers.values()):
+            self.has_lost_topic = bool(ids)
+            await asyncio.sleep(BACKOFF)
         for tp, state in states.items():
             answer, asked = answers[tp.topic, tp.partition], positions[tp.topic, tp.partition]
             if state.position != asked or state.following:

@@ -65,7 +65,8 @@ class LogChanges:
 
         Fetches reveal neither if the log now ends at the offset up to which it was read.
         """
-        if time.monotonic() - self._looked_up < _LOOK_UP_INTERVAL or not consumed:
+        is_due = time.monotonic() - self._looked_up >= _LOOK_UP_INTERVAL or self._client.has_lost_topic
+        if not (consumed and is_due):
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_UP_LIMIT):
@@ -80,14 +81,22 @@ class LogChanges:
 
     async def identify(self, partitions: Collection[int]) -> None:
         """Look up the id of the topic that an assignment reads."""
-        self.topic_id = await self._topic_ids.current(partitions)
+        self._read(await self._topic_ids.current(partitions))
+
+    def _read(self, topic_id: bytes) -> None:
+        self.topic_id = topic_id
+        self._client.read_by_id(self._topic, topic_id)
 
     async def has_started_over(self, consumed: Sequence[PartitionTask]) -> bool:
         """Read the topic from its beginning if it was recreated; return whether it was.
 
+        What is fetched by the topic's id is of this topic. Otherwise, its leaders are asked for the id.
+
         Args:
             consumed: the tasks whose partitions have new records.
         """
+        if self._client.is_read_by_id:
+            return False
         if await self._topic_ids.current([task.partition for task in consumed]) == self.topic_id:
             return False
         await self._start_over()
@@ -120,7 +129,7 @@ class LogChanges:
         tasks = self._tasks()
         # Set first, for a partition whose recovery ends meanwhile. If the rest is interrupted, the partitions
         # are revoked, and the next assignment identifies the topic before it reads any.
-        self.topic_id = await self._topic_ids.current(tasks)
+        self._read(await self._topic_ids.current(tasks))
         for task in tasks.values():
             task.next = None
         await self._client.seek_to_beginning(*(task.place for task in tasks.values()))
