@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -26,7 +26,7 @@ from knowledgepulse_kafka.topics import Topic
 
 __all__ = ["ProgressCallback", "Reader", "Record", "TopicReader", "raw_record", "read_topic"]
 
-_POLL_MS = 20
+_POLL_MS, _FOLLOW_MS = 20, 500
 
 ProgressCallback = Callable[[int, int], None]
 """Called with the number of offsets read so far and the total number."""
@@ -202,6 +202,22 @@ class TopicReader:
             for record in records:
                 if record.offset < offsets.stop:
                     yield record
+
+    async def follow(self, topics: Mapping[str, int]) -> AsyncIterator[Sequence[Record]]:
+        """Yield the committed records of topics from their beginnings on, without an end, as they arrive.
+
+        Args:
+            topics: the topics with their numbers of partitions.
+
+        Yields:
+            records; none if none has arrived for a while.
+        """
+        places = [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
+        self._consumer.assign(places)
+        await self._consumer.seek_to_beginning(*places)
+        while True:
+            arrived = await self._consumer.getmany(timeout_ms=_FOLLOW_MS)
+            yield [record for records in arrived.values() for record in records]
 
     async def _fetch(self, tp: TopicPartition, end: int) -> list[Record]:
         """Return the next records; an empty list once the position has reached the end."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import logging
 import os
@@ -25,7 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from knowledgepulse_kafka import CLIENT
-from knowledgepulse_kafka.topic_reader import Record, TopicReader
+from knowledgepulse_kafka.topic_reader import TopicReader
 from knowledgepulse_worker.errors import WorkerError
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.policy import DEFAULT_DOMAIN, ROUTES, Policy
@@ -233,12 +232,12 @@ async def _watch(
         progress = stack.enter_context(Progress(*columns, console=console))
         scoring = progress.add_task("[bold]scoring[/]", total=len(traces))
         started = last = time.monotonic()
-        positions = dict.fromkeys(itertools.product(outcomes, range(PARTITIONS)), 0)
+        arrivals = reader.follow(dict.fromkeys(outcomes, PARTITIONS))
         while (done := results.outcomes.total()) < len(traces):
             worker.check()
             for trace in traces[publisher.published.records : done + at_a_time]:
                 await publisher.publish(trace)
-            async for record in _new_records(reader, positions):
+            for record in await anext(arrivals):
                 last = time.monotonic()
                 results.outcomes[outcomes[record.topic]] += 1
                 if scored := read_counted(record):
@@ -253,15 +252,6 @@ async def _watch(
                 raise WorkerError(f"no outputs for {_STALL_LIMIT:.0f} s; {shown or 'none'} until then")
         results.seconds = time.monotonic() - started
     return results
-
-
-async def _new_records(reader: TopicReader, positions: dict[tuple[str, int], int]) -> AsyncIterator[Record]:
-    """Yield the records published since the last call, and advance the positions."""
-    for (topic, partition), position in positions.items():
-        offsets = range(position, (await reader.bounds(topic, partition)).stop)
-        async for record in reader.read(topic, partition, offsets):
-            yield record
-        positions[topic, partition] = offsets.stop
 
 
 async def _until_interrupted() -> None:
