@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from knowledgepulse_convert.common.errors import ConversionError, NoRunError
+from knowledgepulse_convert.common.errors import ConversionError, NoRunError, UnreadError
 from knowledgepulse_convert.common.hub import RunOutcome
 from knowledgepulse_convert.common.input_format import InputFormat
 from knowledgepulse_convert.common.losses import Loss, Losses
@@ -36,6 +36,7 @@ __all__ = [
     "Options",
     "Reward",
     "RunOutcome",
+    "UnreadError",
     "convert",
     "from_anthropic",
     "from_atif",

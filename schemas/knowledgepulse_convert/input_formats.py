@@ -13,14 +13,15 @@ from knowledgepulse_convert.sessions.table_reader import format_of
 from knowledgepulse_convert.spans import exports
 
 _PROGRAMS = """
-    spans.langsmith spans.langfuse spans.openai_agents
+    spans.langsmith spans.langfuse spans.openai_agents spans.agent_lightning
     sessions.claude_code sessions.claude_stream sessions.cline sessions.codex sessions.codex_exec
     sessions.copilot_cli sessions.cursor_stream sessions.gemini_cli sessions.gemini_stream
     sessions.opencode sessions.opencode_run sessions.pi sessions.cursor sessions.droid
     sessions.goose_lines sessions.droid_stream sessions.kimi sessions.claude_managed sessions.qwen_code
     sessions.grok sessions.antigravity sessions.gptme sessions.continue_cli sessions.vibe
     sessions.autogen sessions.pydantic_ai sessions.agent_framework
-    sessions.haystack sessions.goose sessions.amp sessions.sharegpt benchmarks.inspect_logs sessions.adk
+    sessions.haystack sessions.goose sessions.amp sessions.sharegpt benchmarks.inspect_logs
+    benchmarks.verifiers benchmarks.art sessions.adk
     sessions.vscode_chat benchmarks.agentdojo sessions.browser_use benchmarks.atif sessions.openhands
     benchmarks.swe_agent benchmarks.mini_swe_agent benchmarks.tau_bench messages.langchain
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from knowledgepulse_convert.common.errors import ConversionError
+from knowledgepulse_convert.common.errors import ConversionError, UnreadError
 from knowledgepulse_convert.common.input_format import InputFormat
 from knowledgepulse_convert.common.pattern import Conditions, Pattern, at
 from knowledgepulse_convert.common.words import words
@@ -193,7 +193,7 @@ _MARKED = [(Pattern(where), unread) for unread in UNREAD for where in unread.whe
 """Their alternatives."""
 
 
-def unknown_format(document: Any) -> ConversionError:
+def unknown_format(document: Any) -> UnreadError:
     """Return an error that names the nearest format and says why the document does not have it.
 
     A trace needs no conversion.
@@ -201,19 +201,19 @@ def unknown_format(document: Any) -> ConversionError:
     Names that many formats use, such as ``type``, count only if the document has all of a format's names.
     """
     if not document:
-        return ConversionError("the document is empty")
+        return UnreadError("the document is empty")
     first = _first(document)
     if first.get("@type") == "ReasoningTrace":
-        return ConversionError("a trace already; `kp-worker publish` and `kp-worker score` take it as it is")
+        return UnreadError("a trace already; `kp-worker publish` and `kp-worker score` take it as it is")
     if (unread := unread_kind(first)) is not None:
-        return ConversionError(unread)
+        return UnreadError(unread)
     members = first.keys() | _first(first.get("messages")).keys()
     near = max(INPUT_FORMATS.values(), key=lambda candidate: _share(_MEMBERS[candidate.name], members))
     if _share(_MEMBERS[near.name], members) < _NEAR:
-        return ConversionError(f"unknown format; accepted are {', '.join(INPUT_FORMATS)}; {_OTHERS}")
+        return UnreadError(f"unknown format; accepted are {', '.join(INPUT_FORMATS)}; {_OTHERS}")
     missing = ", ".join(sorted(_MEMBERS[near.name] - members))
     reason = f"no {missing}" if missing else _first_error(near, document)
-    return ConversionError(f"unknown format; the nearest is {near.name}: {reason}; {_OTHERS}")
+    return UnreadError(f"unknown format; the nearest is {near.name}: {reason}; {_OTHERS}")
 
 
 def unread_kind(line: Any) -> str | None:

@@ -1,9 +1,9 @@
 """ATIF: Harbor's Agent Trajectory Interchange Format.
 
 Accepts: Agent Trajectory Interchange Format; with ``convert``, also the trajectories of subagents in it, as
-    runs of their own.
+    runs of their own. On the command line, the ``result.json`` of Harbor's trial judges the run.
 Source: https://www.harborframework.com/docs/agents/trajectory-format (RFC 0001); the types of ``atif``.
-Compared with: the types of ``atif`` 1.8.
+Compared with: the types of ``atif`` 1.8, and runs of Harbor 0.26.
 """
 
 from __future__ import annotations
@@ -19,11 +19,23 @@ from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, are_all
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import any_of
-from knowledgepulse_convert.common.reading import InputModel, items_of, parse_time, read_record
+from knowledgepulse_convert.common.reading import (
+    InputModel,
+    count_unread,
+    items_of,
+    parse_time,
+    read,
+    read_record,
+    without,
+)
+from knowledgepulse_convert.common.rewards import Reward, number_of
+from knowledgepulse_convert.common.statuses import told_by
 from knowledgepulse_convert.common.verdicts import Verdicts
 from knowledgepulse_convert.messages.blocks import Block, contents_of, text_of
 from knowledgepulse_convert.messages.definitions import definitions_of
 
+HARBOR_RESULT = "harbor_result"
+"""The member of a trajectory where the command line puts the ``result.json`` of its trial."""
 _CONTENT = "steps[].message[]"
 _CONTINUATION = "continuation_index"
 """The number of a trajectory that continues another one with the same id, from a summary of it."""
@@ -37,13 +49,13 @@ class _ToolCall(InputModel):
     arguments: Any = None
 
 
-class _Result(InputModel):
+class _Observed(InputModel):
     source_call_id: str | None = None
     content: str | list[Block] | None = None
 
 
 class _Observation(InputModel):
-    results: list[_Result]
+    results: list[_Observed]
 
 
 class _Step(InputModel):
@@ -77,10 +89,70 @@ class _Trajectory(_Subagent):
     schema_version: str
 
 
+class _Verified(InputModel):
+    rewards: dict[str, Any] | None = None
+
+
+class _Exception(InputModel):
+    exception_type: str | None = None
+    exception_message: str = ""
+    occurred_at: str | None = None
+
+
+class _Phase(InputModel):
+    started_at: str | None = None
+
+
+class _Result(InputModel):
+    """What Harbor says of a trial, or of a step of one."""
+
+    task_name: str | None = None
+    verifier_result: _Verified | None = None
+    exception_info: _Exception | None = None
+    verifier: _Phase | None = None
+    reward_valid: bool = True
+
+    @property
+    def is_verifiers(self) -> bool:
+        """Whether the exception is the verifier's, and none of the agent's."""
+        raised = parse_time(self.exception_info and self.exception_info.occurred_at)
+        began = parse_time(self.verifier and self.verifier.started_at)
+        return raised is not None and began is not None and raised >= began
+
+
 def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
     """Yield the run of each trajectory of a list, or of a single one, and those of its subagents."""
     for path, value in items_of(document):
-        yield from _family(value, path, None)
+        result = value.get(HARBOR_RESULT) if isinstance(value, dict) else None
+        family = _family(value if result is None else without(value, HARBOR_RESULT), path, None)
+        for number, run in enumerate(family):
+            if number == 0 and result is not None and isinstance(run, hub.Run):
+                _judge(run, read(_Result, result, HARBOR_RESULT))
+            yield run
+
+
+def _judge(run: hub.Run, result: _Result) -> None:
+    """Add to a run what the result of its trial says; one that continues elsewhere is not judged."""
+    run.task_id = run.task_id or result.task_name
+    count_unread(result, HARBOR_RESULT, run.losses)
+    if "continued_trajectory_ref" in run.losses:
+        return
+    if result.exception_info is not None and not result.is_verifiers:
+        run.ending = told_by(result.exception_info.exception_type) or "failed"
+        run.losses.add(f"{HARBOR_RESULT}.exception_info", result.exception_info.exception_message)
+    rewards = (result.verifier_result and result.verifier_result.rewards) or {}
+    if result.reward_valid:
+        run.outcome = hub.RunOutcome.graded(_rewards(rewards, run.losses))
+    else:
+        run.losses.add("rewards that Harbor calls invalid", rewards)
+
+
+def _rewards(rewards: dict[str, Any], losses: Losses) -> Iterator[Reward]:
+    for name, value in rewards.items():
+        if (number := number_of(value)) is None:
+            losses.add("rewards without a number", {name: value})
+        else:
+            yield Reward(name, number)
 
 
 def _family(value: Any, path: str, parent: hub.Run | None) -> Iterator[hub.Run | ConversionError]:

@@ -10,5 +10,9 @@ class ConversionError(ValueError):
     """
 
 
+class UnreadError(ConversionError):
+    """A document has no format that is read."""
+
+
 class NoRunError(ConversionError):
     """A document has no agent run."""

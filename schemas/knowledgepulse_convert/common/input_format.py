@@ -175,7 +175,8 @@ def _joined(document: Any) -> Any:
     """Return a record, or a list of them, with the members of its request and its response at its top.
 
     Completion logs keep the response of a model call beside its request, or each in a member. If both have a
-    member of the same name, that of the request stays below ``request``, where it is a loss.
+    member of the same name, that of the request stays below ``request``, where it is a loss; but the row's
+    own ``id`` is its run's.
     """
     if isinstance(document, list):
         return [_joined(item) for item in document]
@@ -187,7 +188,9 @@ def _joined(document: Any) -> Any:
         record = _over(request, without(record, "request"), "record")
     messages = record.get("messages")
     if isinstance(response, dict) and (isinstance(messages, list) or "input" in record):
-        record = _over(response, without(record, "response"), "request")
+        own = {"id": document["id"]} if document.get("id") is not None else {}
+        beside = {"response": {"id": response["id"]}} if own and "id" in response else {}
+        record = _over({**response, **own}, without(record, "response"), "request") | beside
     elif isinstance(response, str) and isinstance(messages, list):
         answer = {"role": "assistant", "content": response}
         record = without(record, "response")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections import Counter
@@ -16,13 +17,27 @@ from typing import Any
 import click
 from rich.progress import DownloadColumn, Progress
 
-from knowledgepulse_convert import AUTO, INPUT_FORMATS, Conversion, ConversionError, Losses, Options
+from knowledgepulse_convert import (
+    AUTO,
+    INPUT_FORMATS,
+    Conversion,
+    ConversionError,
+    Losses,
+    Options,
+    UnreadError,
+)
 from knowledgepulse_schemas.trace import rewards_of
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.policy import DEFAULT_DOMAIN
 from knowledgepulse_worker.tools.convert.conversion_options import FORMAT, conversion_options
-from knowledgepulse_worker.tools.convert.file_conversion import convert_lines, read_domains, read_outcomes
+from knowledgepulse_worker.tools.convert.file_conversion import (
+    LocatedConversion,
+    convert_lines,
+    read_domains,
+    read_outcomes,
+)
+from knowledgepulse_worker.tools.convert.results_folders import files_in, is_binary, joined
 from knowledgepulse_worker.tools.terminal.arguments import files_argument
 from knowledgepulse_worker.tools.terminal.console import errors, progress_bars, tell
 from knowledgepulse_worker.tools.terminal.files import Document, echo_pieces, opened
@@ -31,6 +46,8 @@ _EVENT = re.compile(r"event-\d+-[\w-]+\.json")
 """The name of a file in which OpenHands keeps an event."""
 _MAX_SCORES = 10
 """Names of scores that a report lists."""
+_MAX_UNKNOWN = 3
+"""Names of files without a run that a report lists."""
 _MAX_PROBLEMS = 1000
 """Different errors of a file that are remembered, to print each once."""
 
@@ -65,8 +82,9 @@ def convert(files: tuple[str, ...], format_name: str, as_json: bool, **options: 
     """Convert FILES from other formats to traces, one JSON object per line.
 
     A file contains one JSON document, or one per line; `--from otlp` also reads protobuf. `-` reads standard
-    input. Documents that are not agent runs are reported on standard error, and the exit status is then 1.
-    Values for which traces have no field are reported, too.
+    input. Of a folder, all files at any depth are read, but what is hidden or a link; those that hold no run
+    are counted. Documents that are not agent runs are reported on standard error, and the exit status is then
+    1. Values for which traces have no field are reported, too.
     """
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
@@ -92,6 +110,33 @@ class ConversionReport:
     unrecorded: Counter[str] = field(default_factory=Counter)  # traces by what they lack
     unused: Counter[str] = field(default_factory=Counter)  # traces without a label by the scores they have
     losses: Losses = field(default_factory=Losses)
+    unknown: list[str] = field(default_factory=list)  # files of folders that hold no run
+
+    def without_binary(self, files: Iterable[str]) -> Iterator[str]:
+        """Yield the files of a folder but those that hold no text, whose first line may be gigabytes."""
+        for name in files:
+            if is_binary(Path(name)):
+                self.unknown.append(name)
+            else:
+                yield name
+
+    def known(self, name: str, outcomes: Iterable[LocatedConversion]) -> Iterator[LocatedConversion]:
+        """Yield the outcomes of a folder's file; if it holds no known format, they are one unknown file."""
+        unread: list[LocatedConversion] | None = []
+        try:
+            for located in outcomes:
+                if unread is None:
+                    yield located
+                elif not isinstance(located[1], UnreadError):
+                    yield from [*unread, located]
+                    unread = None
+                elif len(unread) < _MAX_PROBLEMS:
+                    unread.append(located)
+        except InputError as error:  # of a compressed file; the others go on
+            yield name, ConversionError(str(error).removeprefix(f"{name}: "))
+        else:
+            if unread is not None:
+                self.unknown.append(name)
 
     def count(self, conversion: Conversion) -> None:
         """Count a converted trace."""
@@ -114,6 +159,7 @@ class ConversionReport:
             "traces": self.traces,
             "with_outcome": self.with_outcome,
             "failed": self.failed,
+            **({"unknown": self.unknown} if self.unknown else {}),
             "losses": {path: asdict(loss) for path, loss in sorted(self.losses.items())},
         }
 
@@ -134,6 +180,14 @@ class ConversionReport:
             errors.print(
                 f"{counted(repeated, 'trace')} with the id of an earlier one: the `id` of a row has to be "
                 "that of a run, not of its task"
+            )
+        if self.unknown:
+            first = ", ".join(map(printable, self.unknown[:_MAX_UNKNOWN]))
+            more = (
+                f" and {len(self.unknown) - _MAX_UNKNOWN:,} more" if len(self.unknown) > _MAX_UNKNOWN else ""
+            )
+            errors.print(
+                f"{counted(len(self.unknown), 'file')} without a run of a known format: {first}{more}"
             )
         if self.unused:
             names = ", ".join(
@@ -192,17 +246,40 @@ def conversions(
     files: Iterable[str], format_name: str, report: ConversionReport, progress: Progress, options: Options
 ) -> Iterator[tuple[str, Conversion]]:
     """Yield the conversions of files with their locations, and report failures."""
-    for name, lines in _opened(files, progress):
-        repeats, warned = _Repeats(), set[str]()
-        for location, outcome in convert_lines(name, lines, format_name, _dated(options, name)):
-            if isinstance(outcome, ConversionError):
-                report.failed += 1
-                repeats.show(location, str(outcome))
-                continue
-            report.count(outcome)
-            _warn(location, outcome.losses, warned)
-            yield location, outcome
-        repeats.show_rest()
+    for folder, paths in _in_folders(files):
+        before = report.traces + report.failed
+        wanted = paths if folder is None else report.without_binary(paths)
+        for name, lines in _opened(wanted, progress):
+            outcomes = convert_lines(name, joined(name, lines), format_name, _dated(options, name))
+            yield from _reported(outcomes if folder is None else report.known(name, outcomes), report)
+        if folder is not None and report.traces + report.failed == before:
+            report.failed += 1
+            tell(f"{folder}: holds no run of a known format")
+
+
+def _in_folders(files: Iterable[str]) -> Iterator[tuple[str | None, Iterable[str]]]:
+    """Yield the files of each folder with its name, and the files between the folders."""
+    for is_folder, names in groupby(files, os.path.isdir):
+        if is_folder:
+            yield from ((name, map(str, files_in(Path(name)))) for name in names)
+        else:
+            yield None, names
+
+
+def _reported(
+    outcomes: Iterable[LocatedConversion], report: ConversionReport
+) -> Iterator[tuple[str, Conversion]]:
+    """Yield the conversions of a file, and report failures."""
+    repeats, warned = _Repeats(), set[str]()
+    for location, outcome in outcomes:
+        if isinstance(outcome, ConversionError):
+            report.failed += 1
+            repeats.show(location, str(outcome))
+            continue
+        report.count(outcome)
+        _warn(location, outcome.losses, warned)
+        yield location, outcome
+    repeats.show_rest()
 
 
 def _opened(files: Iterable[str], progress: Progress) -> Iterator[tuple[str, Iterator[bytes]]]:

@@ -24,6 +24,7 @@ from knowledgepulse_convert import (
     Options,
     Reward,
     RunOutcome,
+    UnreadError,
     convert,
     input_format_of,
     unknown_format,
@@ -95,7 +96,7 @@ def convert_lines(
     if session is None and format_name == AUTO:
         first = next(documents, None)
         if first is not None and (unread := unread_kind(first.value)) is not None:
-            yield first.location(name), ConversionError(unread)  # its other lines say no more
+            yield first.location(name), UnreadError(unread)  # its other lines say no more
             return
         documents = chain(() if first is None else (first,), documents)
     if session is not None and session.streams:
@@ -197,7 +198,7 @@ def _documents(name: str, unpacked: Lines, *, binary: bool) -> Iterator[_Documen
     start = next(lines, b"")
     lines = chain([start], lines)
     if unread := unread_beginning(start):
-        yield _Document(None, ConversionError(unread))
+        yield _Document(None, UnreadError(unread))
         return
     if start.startswith(b"PK\x03\x04"):
         yield from _of_archive(unpacked.bounded(lines, len))
@@ -216,7 +217,7 @@ def _documents(name: str, unpacked: Lines, *, binary: bool) -> Iterator[_Documen
             return
         if not any(_is_document(line) for line in BytesIO(text)):
             unread = unread_beginning(first) or unread_name(name)
-            error = ConversionError(unread) if unread else whole
+            error = UnreadError(unread) if unread else whole
             yield from _indented(_filled(BytesIO(text), number)) or [_Document(None, error)]
             return
         filled = _filled(BytesIO(text), number)
@@ -270,7 +271,7 @@ def _of_archive(lines: Iterable[bytes]) -> Iterator[_Document]:
                 header = next((name for name in _HEADERS if name in members), None)
                 log = {} if header is None else _member(archive, members[header])
                 if not any(name.startswith(_SAMPLES) for name in members):
-                    log = ConversionError(ARCHIVE)
+                    log = UnreadError(ARCHIVE)
                 if not isinstance(log, dict):
                     yield _Document(None, log, header)
                     return
@@ -303,15 +304,15 @@ def _from_protobuf(data: bytes) -> Any:
 def _parsed(text: bytes) -> Any:
     """Parse a JSON document; return an error if that fails."""
     if not text.strip():
-        return ConversionError("empty")
+        return UnreadError("empty")
     try:
         return json.loads(text, parse_constant=str)  # traces have no NaN
     except RecursionError:
         return ConversionError("nested too deeply")
     except UnicodeDecodeError:
-        return ConversionError("not JSON: no text in UTF-8; protobuf needs --from otlp")
+        return UnreadError("not JSON: no text in UTF-8; protobuf needs --from otlp")
     except ValueError as error:
-        return ConversionError(f"not JSON: {error}")
+        return UnreadError(f"not JSON: {error}")
 
 
 def read_domains(path: Path) -> dict[str, str]:

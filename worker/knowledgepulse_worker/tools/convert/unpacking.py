@@ -173,3 +173,6 @@ _COMPRESSED: dict[bytes, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {
     b"\xfd7zXZ\x00": LZMAFile,
 }
 """What unpacks a file, by how it begins."""
+
+PACKED = (*_COMPRESSED, b"PK\x03\x04")
+"""How a file begins that is unpacked; the last is an archive of Inspect."""

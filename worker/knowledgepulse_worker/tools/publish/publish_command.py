@@ -17,7 +17,7 @@ from knowledgepulse_worker.tools.common.record_key import KeyBy
 from knowledgepulse_worker.tools.convert.conversion_options import FORMAT, conversion_options
 from knowledgepulse_worker.tools.publish.hook import go_on_apart, session_of
 from knowledgepulse_worker.tools.publish.spool import NotSpooledError, Spool
-from knowledgepulse_worker.tools.terminal.arguments import files_argument
+from knowledgepulse_worker.tools.terminal.arguments import files_argument, has_folder
 from knowledgepulse_worker.tools.terminal.options import key_option
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ def publish(
     """Publish FILES, one JSON trace per line, to the raw topic.
 
     Lines are published unchanged; invalid traces will become dead letters. `-` reads standard input. With
-    `--from`, the files are first converted, as `kp-worker convert` does.
+    `--from`, the files are first converted, as `kp-worker convert` does, and so are all files if one is a
+    folder.
 
     If no broker can be reached, the command waits; retries publish nothing twice. If it stops early, it
     prints the number of confirmed records, and `--skip` continues after them. With `--spool`, it waits at
@@ -73,6 +74,8 @@ def publish(
     """
     if hook:
         files = tuple(map(session_of, files))
+    elif format_name is None and has_folder(files):
+        format_name = "auto"
     elif format_name is None:
         _refuse(options)
     if spool is not None and (skip or dry_run):

@@ -12,14 +12,14 @@ from typing import TypeVar
 import click
 from rich.progress import DownloadColumn, Progress
 
-from knowledgepulse_convert import Options
+from knowledgepulse_convert import AUTO, Options
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.tools.convert.conversion_options import FORMAT
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, converted
 from knowledgepulse_worker.tools.score.scoring import Scoring, scoring_options
-from knowledgepulse_worker.tools.terminal.arguments import files_argument
+from knowledgepulse_worker.tools.terminal.arguments import files_argument, has_folder
 from knowledgepulse_worker.tools.terminal.console import errors, progress_bars
 from knowledgepulse_worker.tools.terminal.files import (
     Document,
@@ -43,12 +43,14 @@ def score(files: tuple[str, ...], format_name: str | None, dry_run: bool, given:
     On a terminal, prints a table of the best traces and a report: how many pass by the policy and how many
     would by a share of a fifth, and why the best one is the best. Elsewhere, prints one JSON object per
     trace, which includes its shortened objective, steps and result. With `--from`, the files are first
-    converted, as `kp-worker convert` does.
+    converted, as `kp-worker convert` does, and so are all files if one is a folder.
 
     Traces are scored in the order of the files and lines, as in one partition or in `--partitions`. Invalid
     lines are reported on standard error, and the exit status is then 1. `-` reads standard input.
     """
-    if format_name is None:
+    if format_name is None and has_folder(files):
+        format_name = AUTO
+    elif format_name is None:
         refuse_other_files(files)
     traces = _Traces(files, format_name, given.settings.limits.trace_bytes)
     if dry_run:

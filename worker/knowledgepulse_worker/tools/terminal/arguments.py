@@ -174,6 +174,11 @@ class InputFile(click.Path):
 
 EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 files_argument = click.argument(
-    "files", nargs=-1, required=True, type=InputFile(exists=True, dir_okay=False, allow_dash=True)
+    "files", nargs=-1, required=True, type=InputFile(exists=True, dir_okay=True, allow_dash=True)
 )
-"""Files to read; `-` is standard input."""
+"""Files to read, or folders of files to convert; `-` is standard input."""
+
+
+def has_folder(files: Sequence[str]) -> bool:
+    """Return whether a folder is among files; its files are converted."""
+    return any(map(os.path.isdir, files))

@@ -9,7 +9,7 @@ import tempfile
 import cramjam
 import pytest
 
-from knowledgepulse_convert import Conversion, ConversionError, Options
+from knowledgepulse_convert import Conversion, Options, UnreadError
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.convert import unpacking
 from knowledgepulse_worker.tools.convert.file_conversion import convert_lines
@@ -47,7 +47,7 @@ def test_spans_on_many_lines_each_are_the_spans_on_a_line_each():
     spans = [json.dumps(span, indent=4) for span in case["document"]]
 
     assert outcomes(case, "\n".join(spans)) == outcomes(case, json.dumps(case["document"]))
-    assert outcomes(case, "\n".join([*spans, spans[0][:-2]])) == [ConversionError]
+    assert outcomes(case, "\n".join([*spans, spans[0][:-2]])) == [UnreadError]
 
 
 SESSION = [

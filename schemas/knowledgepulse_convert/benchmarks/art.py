@@ -1,0 +1,103 @@
+"""ART's trajectories and groups of them, also as rows of its Parquet files.
+
+ART leaves out what has its default, so that a trajectory without a reward has the reward 0.
+
+Source: https://github.com/OpenPipe/ART, ``art.trajectories`` and ``art.utils.trajectory_logging``.
+Compared with: files of 0.5.23.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common.errors import ConversionError
+from knowledgepulse_convert.common.input_format import InputFormat, are_all, runs_within
+from knowledgepulse_convert.common.pattern import any_of
+from knowledgepulse_convert.common.reading import (
+    InputModel,
+    each,
+    items_of,
+    parse_json,
+    read_record,
+    text_or_none,
+    without,
+)
+from knowledgepulse_convert.common.verdicts import Verdicts
+from knowledgepulse_convert.messages import openai
+from knowledgepulse_convert.messages.definitions import definitions_of
+
+_TRAJECTORY = "trajectory_json"
+_OF_ROW = ("format_version", "group_index", "trajectory_index", "group_json", "messages", _TRAJECTORY)
+"""Members of a row that its trajectory has, too, or that are of the file."""
+
+
+class _Trajectory(InputModel):
+    messages_and_choices: list[Any]
+    tools: Any = None
+    metadata: Any = None
+
+
+_is_trajectory = any_of({"messages_and_choices": list})
+_is_group = any_of({"trajectories": list})
+_is_row = any_of({_TRAJECTORY: str, "group_json": ...})
+
+
+def _recognises(value: Any) -> bool:
+    if _is_group(value):
+        return are_all(_is_trajectory, value["trajectories"])
+    return _is_trajectory(value) or _is_row(value)
+
+
+def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+    for path, value in items_of(document):
+        if _is_group(value):
+            yield from runs_within(value, "trajectories", partial(each, convert=_run))
+        else:
+            try:
+                yield _run(_of_row(value), path)
+            except ConversionError as error:
+                yield error
+
+
+def _of_row(value: dict[str, Any]) -> Any:
+    """Return the trajectory of a row, with what the row has besides."""
+    trajectory = parse_json(value.get(_TRAJECTORY))
+    if not isinstance(trajectory, dict):
+        return value
+    others = {name: parse_json(member) for name, member in without(value, *_OF_ROW).items()}
+    return {**{name: member for name, member in others.items() if member is not None}, **trajectory}
+
+
+def _run(value: Any, path: str) -> hub.Run:
+    verdicts = Verdicts({"reward": 0.0, **value} if isinstance(value, dict) else value)
+    trajectory, losses = read_record(_Trajectory, verdicts.rest, path)
+    items = trajectory.messages_and_choices
+    messages = [*definitions_of(trajectory.tools or [], "tools", losses)]
+    told = [item["message"] if _is_choice(item) else item for item in items]
+    messages += openai.messages_of(told, f"{path}.messages_and_choices".lstrip("."), losses, "messages[]")
+    if items and _is_choice(items[-1]):
+        messages += hub.end_of(items[-1].get("finish_reason"))
+    metadata = trajectory.metadata if isinstance(trajectory.metadata, dict) else {}
+    losses.add("metadata", without(metadata, "task"))
+    return hub.Run(
+        messages,
+        outcome=verdicts.outcome,
+        task_id=verdicts.task_id or text_or_none(metadata.get("task")),
+        losses=losses,
+    )
+
+
+def _is_choice(item: Any) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("message"), dict)
+
+
+FORMAT = InputFormat(
+    "art",
+    __doc__,
+    "messages_and_choices reward metrics metadata",
+    lambda document: are_all(_recognises, document),
+    _runs,
+)

@@ -1,0 +1,97 @@
+"""Folders of results: which of their files may hold runs, and which of them belong together."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from knowledgepulse_convert.benchmarks.atif import HARBOR_RESULT
+from knowledgepulse_worker.tools.convert.unpacking import PACKED
+from knowledgepulse_worker.tools.terminal.lines import file_errors
+
+_TRAJECTORIES = ("agent/trajectory*.json", "steps/*/agent/trajectory*.json")
+"""The trajectories in the folder of a trial of Harbor, whose other files repeat them or belong to them."""
+_RESULT = "result.json"
+_HEAD = 4096
+"""Bytes of a file that are looked at for a zero byte, which no text has."""
+
+
+def files_in(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder that may hold runs, at any depth, in the order of their names.
+
+    Links are not followed, and what is hidden is not looked at.
+    """
+    with file_errors(folder, "read"), os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    if trajectories := _of_trial(folder):
+        yield from trajectories
+        return
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from files_in(Path(entry.path))
+        elif entry.is_file(follow_symlinks=False):
+            yield Path(entry.path)
+
+
+def _of_trial(folder: Path) -> list[Path]:
+    """Return the trajectories of a trial of Harbor; none if the folder is not one."""
+    found = sorted(
+        path for pattern in _TRAJECTORIES for path in folder.glob(pattern) if not path.is_symlink()
+    )
+    return found if found and _read_result(folder) else []
+
+
+def is_binary(path: Path) -> bool:
+    """Return whether a file holds neither a text nor anything packed that may be one."""
+    with file_errors(path, "read"), path.open("rb") as file:
+        head = file.read(_HEAD)
+    return b"\0" in head and not head.startswith(PACKED)
+
+
+def joined(name: str, lines: Iterable[bytes]) -> Iterable[bytes]:
+    """Return the content of a file, with what another file says of its run.
+
+    A trajectory in the folder of a trial of Harbor gets the trial's result.
+    """
+    result = _result_of(Path(name))
+    if result is None:
+        return lines
+    text = b"".join(lines)
+    try:
+        trajectory = json.loads(text)
+    except (ValueError, RecursionError):  # which the conversion tells
+        return [text]
+    if not isinstance(trajectory, dict):
+        return [text]
+    return json.dumps({**trajectory, HARBOR_RESULT: result}, indent=0).encode().splitlines(keepends=True)
+
+
+def _result_of(path: Path) -> dict[str, Any] | None:
+    """Return what Harbor says of a trajectory's trial, or of its step."""
+    agent = path.parent
+    if agent.name != "agent" or not path.match("trajectory*.json"):
+        return None
+    if result := _read_result(agent.parent):
+        return result
+    if agent.parent.parent.name != "steps" or not (result := _read_result(agent.parent.parent.parent)):
+        return None
+    steps = (step for step in result.get("step_results") or () if isinstance(step, dict))
+    own = next((step for step in steps if step.get("step_name") == agent.parent.name), None)
+    about: dict[str, Any] = {name: result[name] for name in ("task_name", "reward_valid") if name in result}
+    return None if own is None else {**about, **own}
+
+
+def _read_result(trial: Path) -> dict[str, Any] | None:
+    path = trial / _RESULT
+    if not path.is_file() or path.is_symlink():
+        return None
+    try:
+        result = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return result if isinstance(result, dict) and "trial_name" in result else None
