@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import Field
 
+from knowledgepulse_convert.benchmarks.inspect_handoffs import as_it_was
 from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat
@@ -93,7 +94,9 @@ def _run(log: _Log, path: str, value: dict[str, Any], _: str) -> hub.Run:
     losses = Losses()
     count_unread(log.model_copy(update={"samples": None}), "", losses)
     count_unread(sample, "samples[]", losses)
-    messages = messages_of(sample.messages, f"{path}.messages", losses)
+    evaluation, events, attachments = log.eval, _events(value), value.get("attachments")
+    told = as_it_was(sample.messages, events, partial(_resolved, attachments=attachments), losses)
+    messages = messages_of(told, f"{path}.messages", losses)
     transcript = "\n".join(hub.join_texts(message.parts) for message in messages)
     for text in _inputs(sample.input):
         if not any(message.role == "user" for message in messages):
@@ -103,7 +106,6 @@ def _run(log: _Log, path: str, value: dict[str, Any], _: str) -> hub.Run:
     match value.get("output"):
         case {"choices": [{"stop_reason": reason}, *_]}:
             messages += hub.end_of(reason)
-    evaluation, events = log.eval, _events(value)
     failed = sample.error is not None and not _is_scored(events)
     if sample.error is not None and failed:
         messages.append(hub.message("assistant", hub.Error(sample.error.message)))
@@ -116,7 +118,7 @@ def _run(log: _Log, path: str, value: dict[str, Any], _: str) -> hub.Run:
     last = events[-1].get("timestamp") if events else None
     times = map(parse_time, (sample.completed_at, last, log.stats.completed_at, evaluation.created))
     return hub.Run(
-        [*_tools(events, value.get("attachments"), losses), *messages],
+        [*_tools(events, attachments, losses), *messages],
         native_id=sample.uuid or f"{native_id}/{sample.id}/{sample.epoch}",
         ended_at=next((time for time in times if time is not None), None),
         ending="failed" if failed else None if sample.limit is None else "cut_off",
