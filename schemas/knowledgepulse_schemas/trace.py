@@ -82,6 +82,11 @@ def ending_of(value: Any) -> Ending | None:
     return next((ending for ending in ENDINGS if ending == value), None)
 
 
+def is_judged(outcome_source: Any) -> bool | None:
+    """Return whether somebody judged a run by its ``metadata.outcome_source``; None if it does not tell."""
+    return outcome_source == "label" if isinstance(outcome_source, str) else None
+
+
 def rewards_of(value: Any) -> dict[str, float]:
     """Return the rewards in ``metadata.rewards``, by name; what has another form is ignored."""
     items = value if isinstance(value, list) else []

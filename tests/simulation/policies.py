@@ -22,4 +22,5 @@ def policy_of(value):
         domains={},
         contribute_visibility=None,
         contribute_privacy_level=None,
+        withhold_endings=("failed",) if value >= 0.9 else (),
     )

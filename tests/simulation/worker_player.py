@@ -13,6 +13,7 @@ from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_kafka.testing.brokers import SimTopic
 from knowledgepulse_kafka.testing.virtual_time import EPOCH
 from knowledgepulse_kafka.topics import Topic
+from knowledgepulse_schemas.trace import ENDINGS
 from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
 from knowledgepulse_worker.lane import commit
 from knowledgepulse_worker.settings import Settings
@@ -134,7 +135,7 @@ class WorkerPlayer(Player):
 @cache
 def _trace(number, kind, confidence):
     objective = f"{kind} {number}".ljust(LARGE_TRACE if number % 4 == 1 else 0)
-    return trace_of(number, objective, confidence, AGENTS[number % 3])
+    return trace_of(number, objective, confidence, AGENTS[number % 3], ending=ENDINGS[number % 4])
 
 
 _CONFIGURED = attrgetter("max_elements", "ttl", "in_flight", "interval", "embeds", "redacts")

@@ -2,6 +2,7 @@
 
 from hypothesis import strategies as st
 
+from knowledgepulse_schemas.trace import ENDINGS
 from knowledgepulse_worker.policy import PRIVACY_LEVELS, VISIBILITIES, DomainPolicy, Policy, Weights
 
 UNIT = st.floats(0, 1)
@@ -46,6 +47,7 @@ def policies(draw):
         min_score=draw(st.just(0.0) | MIN_SCORES),
         contribute_visibility=draw(st.none() | st.lists(st.sampled_from(VISIBILITIES), min_size=1)),
         contribute_privacy_level=draw(st.none() | st.lists(st.sampled_from(PRIVACY_LEVELS), min_size=1)),
+        withhold_endings=draw(st.lists(st.sampled_from(ENDINGS))),
         domains=draw(st.dictionaries(DOMAINS, tables())),
     )
 

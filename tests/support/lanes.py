@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -48,7 +49,9 @@ VECTORS = [
 ]
 
 
-def trace_of(number: int, objective: str, confidence: float, agent_id: str | None = None) -> bytes:
+def trace_of(
+    number: int, objective: str, confidence: float, agent_id: str | None = None, **metadata: Any
+) -> bytes:
     """Return a trace of the domain `code` with this objective."""
     trace = made(
         objective,
@@ -56,6 +59,7 @@ def trace_of(number: int, objective: str, confidence: float, agent_id: str | Non
         confidence=confidence,
         created_at="2026-01-31T12:00:00Z",
         agent_id=agent_id,
+        **metadata,
     )
     return trace.model_copy(update={"id": f"kp:trace:{number}"}).to_json()
 

@@ -282,7 +282,7 @@ def test_a_policy_with_a_share_can_be_written_and_read_again():
     "change",
     [
         {"share": 0.2}, {"share_window": 200}, {"agent_cap": 0.5}, {"min_novelty": 0.1},
-        {"min_score": 0.1},
+        {"min_score": 0.1}, {"withhold_endings": ["failed"]},
         {"domains": {"code": {"share": 0.3}}}, {"domains": {"code": {"min_score": 0.3}}},
     ],
 )  # fmt: skip
@@ -298,7 +298,24 @@ def test_a_share_without_effect_changes_no_digest():
 
     minimum = Policy.model_validate({"min_score": 0, "domains": {"code": {"min_score": 0}}})
 
-    assert {window.digest, hidden.digest, minimum.digest} == {Policy().digest}
+    endings = Policy(withhold_endings=[])
+
+    assert {window.digest, hidden.digest, minimum.digest, endings.digest} == {Policy().digest}
+
+
+def test_the_order_of_endings_changes_no_digest():
+    first, other = (
+        Policy(withhold_endings=["cut_off", "failed"]),
+        Policy(withhold_endings=["failed", "cut_off"]),
+    )
+
+    assert first.digest == other.digest != Policy(withhold_endings=["failed"]).digest
+    assert first.withhold_endings == ("failed", "cut_off")
+
+
+def test_an_ending_that_no_run_has_is_refused():
+    with pytest.raises(ValidationError, match="failed, cut_off; 'crashed' is not accepted"):
+        Policy(withhold_endings=["crashed"])
 
 
 def test_an_outcome_of_an_earlier_release_is_not_taken_for_one_under_a_share():

@@ -136,5 +136,6 @@ def _complete(policy: Policy) -> Policy:
     }
     of_share = {"share_window"} if policy.agent_cap == 1 else {"share_window", "agent_cap"}
     window = policy.model_dump(include=of_share if has_share else set())
-    guards = policy.model_dump(include={"contribute_visibility", "contribute_privacy_level"})
+    of_endings = {"withhold_endings"} if policy.withhold_endings else set()
+    guards = policy.model_dump(include={"contribute_visibility", "contribute_privacy_level"} | of_endings)
     return Policy(threshold=policy.threshold, **window, **guards, domains=domains)

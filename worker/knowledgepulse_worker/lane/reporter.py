@@ -10,13 +10,14 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from knowledgepulse_kafka.records import OutputRecord
+from knowledgepulse_schemas.trace import ending_of
 from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.lane.stages import RecordOutcome
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import LAST_RECORDS, PublishedTrace
 from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.policy import ROUTES
-from knowledgepulse_worker.records.decode_content import counts_of
+from knowledgepulse_worker.records.decode_content import counts_of, judged_of
 from knowledgepulse_worker.scoring import ScoredRecord, reading_of
 
 if TYPE_CHECKING:
@@ -51,9 +52,11 @@ class Reporter:
         """Report the records of a transaction, except those that were skipped."""
         reported = [outcome for outcome in batch if outcome.output is not None]
         self._count(reported, time.time())
-        for outcome in _latest(reported) if self._shadow.report is None else reported:
+        latest = _latest(reported)
+        shown = {*map(id, latest)}
+        for outcome in latest if self._shadow.report is None else reported:
             try:
-                self._report_details(outcome)
+                self._report_details(outcome, is_shown=id(outcome) in shown)
             except Exception as error:  # noqa: BLE001 - a report must not fail a lane
                 # Do not log the error's text, which may quote the trace.
                 logger.error("%s: details not reported: %s", outcome.record.source, type(error).__name__)  # noqa: TRY400
@@ -75,8 +78,11 @@ class Reporter:
         metrics.recent.finished(outcomes, end_to_end)
         metrics.recent.published(published)
 
-    def _report_details(self, outcome: RecordOutcome) -> None:
-        """Report the details of a dead letter, or those of a decision with the shadow policy's decision."""
+    def _report_details(self, outcome: RecordOutcome, *, is_shown: bool) -> None:
+        """Report the details of a dead letter, or those of a decision with the shadow policy's decision.
+
+        ``is_shown``: whether the status page shows it.
+        """
         entry, record, score = outcome.entry, outcome.record, outcome.score
         if entry.failure is not None:
             self._metrics.recent.dead_lettered(
@@ -103,10 +109,13 @@ class Reporter:
                 score=score,
                 policy=entry.policy,
                 counts=counts,
+                ending=ending_of(metadata.ending),
+                judged=judged_of(record.value or b"") if is_shown else None,
             )
             if (shadow := self._shadow.add(decided)) is not None:
                 self._metrics.policy.compared(score.decision, shadow.decision)
-            self._metrics.recent.detailed(decided, in_force.known(entry.policy or ""), trace.objective)
+            if is_shown:
+                self._metrics.recent.detailed(decided, in_force.known(entry.policy or ""), trace.objective)
 
     def _report_output(self, outcome: RecordOutcome) -> None:
         if (output := outcome.output) is None:

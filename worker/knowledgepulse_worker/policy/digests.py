@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from knowledgepulse_worker.policy.guards import MINIMUMS, PRIVACY_LEVELS, VISIBILITIES, Guard
@@ -19,7 +19,7 @@ FORMER_DIGEST_LENGTH = 12
 _Guards = Mapping[Guard, tuple[str, ...]]
 
 
-def digest_of(profiles: Mapping[str, Profile], guards: _Guards) -> str:
+def digest_of(profiles: Mapping[str, Profile], guards: _Guards, endings: Sequence[str] = ()) -> str:
     """Return a digest of 32 hexadecimal digits.
 
     It begins with the digest that releases up to 0.3.0 gave the policy, which their outputs carry. The rest
@@ -28,13 +28,15 @@ def digest_of(profiles: Mapping[str, Profile], guards: _Guards) -> str:
     Args:
         profiles: the profiles by domain.
         guards: the values that may be contributed, by guard.
+        endings: the endings that are withheld.
     """
     effective = {
         "domains": {name: _effective(profile) for name, profile in profiles.items()},
         "guards": _restricting(guards),
+        **({"endings": endings} if endings else {}),
     }
     canonical = json.dumps(effective, sort_keys=True, allow_nan=False).encode()
-    former = _former_digest(profiles, guards)
+    former = _former_digest(profiles, guards, endings)
     return former + hashlib.sha256(canonical).hexdigest()[: DIGEST_LENGTH - len(former)]
 
 
@@ -61,7 +63,7 @@ def _restricting(guards: _Guards) -> _Guards:
     return {guard: listed for guard, listed in guards.items() if listed not in (VISIBILITIES, PRIVACY_LEVELS)}
 
 
-def _former_digest(profiles: Mapping[str, Profile], guards: _Guards) -> str:
+def _former_digest(profiles: Mapping[str, Profile], guards: _Guards, endings: Sequence[str]) -> str:
     """Return the digest up to release 0.3.0, in which a domain's name could look like another domain.
 
     Policies that only later releases know differ from those that these had.
@@ -82,6 +84,7 @@ def _former_digest(profiles: Mapping[str, Profile], guards: _Guards) -> str:
         if (value := getattr(p, minimum))
     ]
     lines += [f"contribute_{guard} {listed!r}" for guard, listed in _restricting(guards).items()]
+    lines += [f"withhold_endings {endings!r}"] if endings else []
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:FORMER_DIGEST_LENGTH]
 
 

@@ -9,8 +9,8 @@ from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 Guard = Literal["visibility", "privacy_level"]
 """The member of a trace's metadata that a guard checks."""
 
-WithholdReason = Literal[Guard, "novelty", "score"]
-"""Why a trace is not contributed whatever its rank: a guard, or what is below its minimum."""
+WithholdReason = Literal[Guard, "ending", "novelty", "score"]
+"""Why a trace is not contributed whatever its rank: a guard, its run's end, or what is below its minimum."""
 
 Minimum = Literal["min_novelty", "min_score"]
 MINIMUMS: tuple[Minimum, ...] = get_args(Minimum)

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
+from knowledgepulse_schemas.trace import ENDINGS, Ending, PrivacyLevel, Visibility
 from knowledgepulse_worker.policy.digests import FORMER_DIGEST_LENGTH, digest_of
 from knowledgepulse_worker.policy.guards import PRIVACY_LEVELS, VISIBILITIES, Guard, Minimum
 from knowledgepulse_worker.policy.learned import LearnedValue, Reading
@@ -42,18 +42,18 @@ _TWO_RULES = (
 )
 
 
-def _some_of(values: tuple[str, ...]) -> BeforeValidator:
+def _some_of(values: tuple[str, ...], *, least: int = 1) -> BeforeValidator:
     """Return a validator that removes duplicates from a list and puts it in the schema's order."""
-    accepted = ", ".join(values)
+    accepted = f"{'one or more of ' if least else ''}{', '.join(values)}"
 
     def checked(value: Any) -> tuple[str, ...] | None:
         if value is None:
             return None
-        if not isinstance(value, list | tuple) or not value:
-            raise ValueError(f"should be a list of one or more of {accepted}")
+        if not isinstance(value, list | tuple) or len(value) < least:
+            raise ValueError(f"should be a list of {accepted}")
         for level in value:
             if level not in values:
-                raise ValueError(f"should be a list of one or more of {accepted}; {level!r} is not accepted")
+                raise ValueError(f"should be a list of {accepted}; {level!r} is not accepted")
         return tuple(level for level in values if level in value)
 
     return BeforeValidator(checked)
@@ -138,6 +138,12 @@ class Policy(BaseModel):
         "`federated` and `private`; traces with any other value are rejected; by default, all values are "
         "accepted",
     )
+    withhold_endings: Annotated[tuple[Ending, ...], _some_of(ENDINGS, least=0)] = Field(
+        default=(),
+        description="values of `metadata.ending` that are rejected, whatever the score: a list of "
+        "`answered`, `submitted`, `failed` and `cut_off`; by default, none, and never a trace that does not "
+        "tell how its run ended",
+    )
 
     @model_serializer(mode="wrap")
     def _without_fallback(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -211,7 +217,7 @@ class Policy(BaseModel):
     @cached_property
     def digest(self) -> str:
         """A short hash of everything that can change a score or a route: 32 hexadecimal digits."""
-        return digest_of(self.profiles, self.guards)
+        return digest_of(self.profiles, self.guards, self.withhold_endings)
 
     def _weights(self, name: str) -> Weights | None:
         domain = self.domains.get(name)

@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 
 from knowledgepulse_kafka.records import RawRecord, is_utf8
 from knowledgepulse_schemas import Entity, ReasoningTrace, Relationship, Step, ToolDefinition
+from knowledgepulse_schemas.trace import Metadata
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.forms import Found, pointer_to_trace, refusal
@@ -31,11 +32,13 @@ from knowledgepulse_worker.records.json_text import (
 )
 from knowledgepulse_worker.records.scanned_traces import scan
 from knowledgepulse_worker.records.valid_traces import (
+    ENDING,
     ESCAPED_LETTER,
     METADATA,
     QUALITY_SCORE,
     Range,
     ValidTrace,
+    read_ending,
     valid_trace,
 )
 from knowledgepulse_worker.records.wrapping import documents, place_of
@@ -99,6 +102,8 @@ def _members_of(model: type[BaseModel], complete: bool) -> Any:
         for name, field in model.model_fields.items()
         if field.annotation is not Any
     }
+    if model is Metadata:
+        fields[ENDING] = msgspec.Raw
     return TypedDict(model.__name__, fields, total=False)  # type: ignore[operator]  # made from the schema
 
 
@@ -293,6 +298,8 @@ def _validated(known: Any) -> ReasoningTrace:
         if isinstance(parent, dict) and isinstance(items := parent.get(path[-1]), list):
             arrays[path] = items
             parent[path[-1]] = items[:_ITEMS_AT_ONCE]
+    if isinstance(metadata := known.get("metadata"), dict) and ENDING in metadata:
+        metadata[ENDING] = read_ending(metadata[ENDING])
     trace = _validate(_TRACE, known)
     for path, items in arrays.items():
         for start in range(_ITEMS_AT_ONCE, len(items), _ITEMS_AT_ONCE):

@@ -8,6 +8,7 @@ import msgspec
 
 from knowledgepulse_worker.policy import Reading
 from knowledgepulse_worker.records.decode import decode_members
+from knowledgepulse_worker.records.valid_traces import read_judged
 from knowledgepulse_worker.scoring import Content, Counts, StepText, content, count_trace
 
 
@@ -40,6 +41,14 @@ class _Trace(msgspec.Struct):
     steps: list[_Step]
     outcome: _Outcome
     metadata: _Metadata
+
+
+class _SourceOnly(msgspec.Struct):
+    outcome_source: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _MetadataOnly(msgspec.Struct):
+    metadata: _SourceOnly
 
 
 class Texts(NamedTuple):
@@ -78,6 +87,15 @@ def _texts(trace: _Trace) -> Texts:
         trace.outcome.result_summary,
         msgspec.json.decode(native_id, type=str) if native_id.startswith(b'"') else None,
     )
+
+
+def judged_of(value: bytes) -> bool | None:
+    """Return whether somebody judged the run of a valid trace; None if it does not tell.
+
+    Raises:
+        InvalidRecordError: the trace is not valid.
+    """
+    return read_judged(decode_members(value, _MetadataOnly).metadata.outcome_source)
 
 
 def content_of(value: bytes) -> Content:

@@ -25,8 +25,11 @@ POSITION_KEY = b"position"
 SCORES_PREFIX = b"scores/"
 """Begins the key of the last scores of a domain, which follows in UTF-8."""
 
-ENTRY_VERSION = 4
-"""The newest format version of entries, that of a trace withheld for its score.
+ENTRY_VERSION = 5
+"""The newest format version of entries."""
+
+_VERSION_OF_WITHHELD = {"ending": ENTRY_VERSION, "score": 4}
+"""The format version of the entry of a trace that is withheld for a reason that earlier releases do not know.
 
 Other new entries have :data:`COMMITTED_VERSION`, so that workers of release 0.4.0 can read them.
 """
@@ -136,7 +139,7 @@ def scores_domain(key: bytes) -> str:
 
 def entry_version(score: Score) -> int:
     """Return the format version of the entry of a scored trace."""
-    return ENTRY_VERSION if score.withheld == "score" else COMMITTED_VERSION
+    return _VERSION_OF_WITHHELD.get(score.withheld or "", COMMITTED_VERSION)
 
 
 decode_entry = msgspec.msgpack.Decoder(Entry).decode

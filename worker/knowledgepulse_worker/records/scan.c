@@ -329,7 +329,10 @@ static const uint8_t *value(source *from, const uint8_t *at, uint16_t number_of_
         if (!(at = word(at, "null"))) return NULL;
         if (wanted->kind >= WHOLE) found = (range){(uint32_t)(start - from->start), (uint32_t)(at - from->start)};
     } else switch (wanted->kind) {
-    case ANY: at = skip(at, from->end, depth); break;
+    case ANY:
+        if (!(at = skip(at, from->end, depth))) return NULL;
+        found = (range){(uint32_t)(start - from->start), (uint32_t)(at - from->start)};
+        break;
     case OBJECT:
         if (!(at = object(from, at, wanted, to, depth))) return NULL;
         found = (range){(uint32_t)(start - from->start), (uint32_t)(at - from->start)};

@@ -18,15 +18,15 @@ from struct import Struct
 import msgspec
 
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
+from knowledgepulse_schemas.trace import Ending, PrivacyLevel, Visibility
 from knowledgepulse_worker.records.scan_tables import COLUMNS, SLOTS, Tables
-from knowledgepulse_worker.records.valid_traces import Range
+from knowledgepulse_worker.records.valid_traces import Range, read_ending
 from knowledgepulse_worker.scoring import Scorable, Shape
 
 _PATHS = (
     *("id", "task.objective", "outcome.confidence", "metadata", "metadata.quality_score"),
     *("metadata.task_domain", "metadata.success", "metadata.visibility", "metadata.privacy_level"),
-    *("metadata.agent_id", "metadata.framework"),
+    *("metadata.agent_id", "metadata.framework", "metadata.ending"),
 )
 _ROWS = 1024
 _FOUND = Struct(f"=5I{2 * len(_PATHS)}I")
@@ -42,6 +42,7 @@ class ScannedMetadata(msgspec.Struct, gc=False):
     privacy_level: PrivacyLevel
     agent_id: str | None
     framework: str | None
+    ending: Ending | None
 
 
 class _Buffer(threading.local):
@@ -69,7 +70,7 @@ def scan(value: bytes) -> tuple[Scorable, Range] | None:
         id_start, id_end, objective_start, objective_end, confidence_start, confidence_end,
         members_start, _, score_start, score_end,
         domain_start, domain_end, success, _, visibility, _, privacy_level, _,
-        agent_start, agent_end, framework_start, framework_end,
+        agent_start, agent_end, framework_start, framework_end, ending_start, ending_end,
     ) = _unpack(_buffer.found)
     # fmt: on
     metadata = ScannedMetadata(
@@ -79,6 +80,7 @@ def scan(value: bytes) -> tuple[Scorable, Range] | None:
         _PRIVACY_LEVELS[privacy_level],
         _text(value[agent_start:agent_end], escaped & _AGENT) if agent_start else None,
         _text(value[framework_start:framework_end], escaped & _FRAMEWORK) if framework_start else None,
+        read_ending(value[ending_start:ending_end]) if ending_start else None,
     )
     trace = Scorable(
         value[id_start:id_end].decode(),

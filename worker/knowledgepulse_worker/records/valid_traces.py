@@ -17,15 +17,17 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_schemas.trace import Metadata, check_date_time
+from knowledgepulse_schemas.trace import Ending, Metadata, check_date_time, ending_of, is_judged
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 
 METADATA = b'"metadata"'
 QUALITY_SCORE = b'"quality_score"'
+ENDING = "ending"
+"""The member of any type that is read."""
 ESCAPED_LETTER = re.compile(rb"\\u00(?:[67]|5[fF])")
 """Finds an escaped letter or underscore, with which a name can be written otherwise."""
 
-_BRACE, _NULL, _BACKSLASH = b"{n\\"
+_BRACE, _NULL, _BACKSLASH, _QUOTE = b'{n\\"'
 _DELETE = b"\x7f"
 _MARK = b'"%s":0,' % _DELETE
 """A member that no trace has. The parser keeps the last of several members with the same name, so if it finds
@@ -34,6 +36,9 @@ _BRACKET = re.compile(rb"[\[\]{}]")
 _BRACE_BEHIND_COLON = re.compile(rb"[ \t\n\r]*:[ \t\n\r]*\{")
 _NUMBER_BEHIND_COLON = re.compile(rb"[ \t\n\r]*:[ \t\n\r]*([-+.0-9a-zA-Z]+)")
 
+
+_LONGEST = 64
+"""More bytes than a text of those that are read takes, even if each of its letters is escaped."""
 
 Range: TypeAlias = tuple[int, int]
 """A part of a record's value: its start and its end."""
@@ -83,8 +88,29 @@ def valid_trace(value: bytes) -> ValidTrace | None:
             step.input = None
         elif first != _BRACE:
             return None
+    metadata.ending = read_ending(metadata.ending)
     trace.metadata, trace.knowledge_graph_delta = metadata, None
     return ValidTrace(cast("ReasoningTrace", trace), _place_of_score(members, begin))
+
+
+def read_ending(value: msgspec.Raw | bytes | None) -> Ending | None:
+    """Return how a run ended by the JSON of its ``metadata.ending``; None for any other form."""
+    return ending_of(_short_text(value))
+
+
+def read_judged(value: msgspec.Raw | bytes | None) -> bool | None:
+    """Return whether somebody judged a run by the JSON of its ``metadata.outcome_source``."""
+    return is_judged(_short_text(value))
+
+
+def _short_text(value: msgspec.Raw | bytes | None) -> str | None:
+    """Return the text that a member's JSON is, empty if no member that is read has it; None for no text."""
+    if value is None or memoryview(value)[0] != _QUOTE:
+        return None
+    try:
+        return "" if len(memoryview(value)) > _LONGEST else msgspec.json.decode(value, type=str)
+    except DECODE_ERRORS:  # a lone surrogate
+        return ""
 
 
 def _place_of_score(members: bytes, begin: int) -> Range | None:
@@ -106,9 +132,13 @@ def _place_of_score(members: bytes, begin: int) -> Range | None:
 def _struct(model: type[BaseModel], raw: str = "") -> Any:
     """Return a type that accepts only what a model accepts, and has its attributes.
 
-    Members of any type are not read, and the one to keep raw is read by no type.
+    Members of any type are not read, except for the one to keep raw, which is read by no type.
     """
-    typed = {name: field for name, field in model.model_fields.items() if field.annotation is not Any}
+    typed = {
+        name: field
+        for name, field in model.model_fields.items()
+        if field.annotation is not Any or name == raw
+    }
     return msgspec.defstruct(
         model.__name__,
         [
@@ -166,4 +196,4 @@ OF_NO_DOCUMENT = frozenset({"fail_fast", "allow_inf_nan"})
 """Constraints that no document violates that msgspec accepts: JSON has neither infinity nor NaN."""
 
 _decode = msgspec.json.Decoder(_struct(ReasoningTrace, raw="metadata")).decode
-_decode_metadata = msgspec.json.Decoder(_struct(Metadata)).decode
+_decode_metadata = msgspec.json.Decoder(_struct(Metadata, raw=ENDING)).decode

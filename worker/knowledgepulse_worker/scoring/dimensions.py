@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -66,6 +66,8 @@ class ScorableMetadata(Protocol):
     def agent_id(self) -> str | None: ...  # noqa: D102
     @property
     def framework(self) -> str | None: ...  # noqa: D102
+    @property
+    def ending(self) -> Any: ...  # noqa: D102
 
 
 class Scorable(Struct, gc=False):

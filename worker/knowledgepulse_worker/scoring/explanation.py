@@ -151,6 +151,9 @@ def _verdict(score: Score, profile: Profile, remedies: Collection[str], *, is_hi
 def _guard(withheld: WithholdReason, policy: Policy, profile: Profile) -> str:
     if withheld == "score":
         return f"whatever its rank, the policy contributes only a score of {profile.min_score!r} or more"
+    if withheld == "ending":
+        endings = " or ".join(policy.withhold_endings)
+        return f"whatever the score, the policy contributes no trace whose ending is {endings}"
     if withheld == "novelty":
         return f"whatever the score, the policy contributes only a novelty of {profile.min_novelty!r} or more"
     return (

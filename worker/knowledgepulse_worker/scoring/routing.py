@@ -7,7 +7,7 @@ score, so that whoever has a header ``kp-score`` can check the topic that the tr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 from knowledgepulse_worker.policy import Policy, WithholdReason, places
@@ -26,6 +26,8 @@ class RoutingMetadata(Protocol):
     def visibility(self) -> Visibility: ...  # noqa: D102
     @property
     def privacy_level(self) -> PrivacyLevel: ...  # noqa: D102
+    @property
+    def ending(self) -> Any: ...  # noqa: D102 - with any other form, the trace does not tell it
 
 
 def withheld(score: Score, metadata: RoutingMetadata, policy: Policy) -> WithholdReason | None:
@@ -33,6 +35,8 @@ def withheld(score: Score, metadata: RoutingMetadata, policy: Policy) -> Withhol
     for guard, listed in policy.guards.items():
         if getattr(metadata, guard) not in listed:
             return guard
+    if policy.withhold_endings and metadata.ending in policy.withhold_endings:
+        return "ending"
     profile = policy.profile(metadata.task_domain)
     if profile.min_novelty > 0 and score.novelty < profile.min_novelty:  # the SDK's novelty may be below 0
         return "novelty"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
+from knowledgepulse_schemas.trace import Ending, PrivacyLevel, Visibility, ending_of
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring.content import Content
 from knowledgepulse_worker.scoring.counts import Counts
@@ -32,6 +32,8 @@ class ScoredRecord:
         counts: the counts of the trace, which policies with learned values need; None if unknown.
         agent_id: the agent's id; None if the trace names none or it was not recorded.
         partition: the number of the partition that a line of a file was scored in.
+        ending: how the run ended; None if the trace does not tell it.
+        judged: whether somebody judged the run; None if the trace does not tell it.
     """
 
     source: str
@@ -49,6 +51,8 @@ class ScoredRecord:
     counts: Counts | None = None
     agent_id: str | None = None
     partition: int = 0
+    ending: Ending | None = None
+    judged: bool | None = None
 
     @classmethod
     def of(
@@ -59,6 +63,8 @@ class ScoredRecord:
         embedder: str | None = None,
         content: Content | None = None,
         counts: Counts | None = None,
+        *,
+        judged: bool | None = None,
     ) -> Self:
         """Create the record of a trace and its score."""
         metadata = trace.metadata
@@ -75,6 +81,8 @@ class ScoredRecord:
             content=content,
             counts=counts,
             agent_id=metadata.agent_id,
+            ending=ending_of(metadata.ending),
+            judged=judged,
         )
 
     @property

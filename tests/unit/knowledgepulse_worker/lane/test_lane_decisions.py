@@ -88,6 +88,28 @@ async def test_the_agent_s_confidence_is_kept_for_the_page(make_harness, raw, do
     ] == [0.75]
 
 
+@pytest.mark.parametrize("shadow", [None, Policy(threshold=0, withhold_endings=["cut_off"])])
+async def test_how_a_run_ended_and_whether_somebody_judged_it_is_kept_for_the_page_and_the_shadow_policy(
+    make_harness, raw, document, shadow
+):
+    harness = make_harness(embedding=False)
+    shadow_of(harness, shadow)
+    told = [("cut_off", "structural_failure"), ("answered", "label"), ("gave_up", 3)]
+    values = [
+        json.dumps(document(metadata=document()["metadata"] | {"ending": ending, "outcome_source": source}))
+        for ending, source in told
+    ]
+
+    await harness.processed(await harness.lane(), *(raw(n, v.encode()) for n, v in enumerate(values)))
+
+    kept = harness.services.metrics.recent.traces["rejected"]
+    assert [(trace.record.ending, trace.record.judged) for trace in kept] == [
+        *(("cut_off", False), ("answered", True), (None, None))
+    ]
+    if shadow is not None:
+        assert compared(harness)["rejected", "rejected"] == 1
+
+
 async def test_a_shadow_policy_changes_no_output(make_harness, raw, real_traces):
     published = []
     for shadow in (None, SHADOW):

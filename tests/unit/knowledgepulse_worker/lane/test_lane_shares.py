@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from knowledgepulse_schemas.trace import ENDINGS
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.ledger_records import (
     COMMITTED_VERSION,
@@ -21,7 +22,16 @@ COUNT = 90
 def records(raw):
     """Return records whose traces have many different scores, and some equal ones."""
     return [
-        raw(offset, trace_of(offset, "Fix the build", offset * 37 % 50 / 50, f"agent {offset % 3}"))
+        raw(
+            offset,
+            trace_of(
+                offset,
+                "Fix the build",
+                offset * 37 % 50 / 50,
+                f"agent {offset % 3}",
+                ending=ENDINGS[offset % 5 % 4],
+            ),
+        )
         for offset in range(COUNT)
     ]
 
@@ -68,14 +78,19 @@ async def test_another_embedder_begins_anew_and_the_share_passes_of_its_scores(m
     assert sum(passing) / len(passing) == pytest.approx(0.3, abs=0.1)
 
 
-async def test_a_release_that_does_not_know_min_score_refuses_only_what_it_withheld(make_harness, records):
+@pytest.mark.parametrize(
+    ("rule", "version"), [({"min_score": 0.3}, 4), ({"withhold_endings": ["failed"]}, ENTRY_VERSION)]
+)
+async def test_a_release_that_does_not_know_a_rule_refuses_only_what_it_withheld(
+    make_harness, records, rule, version
+):
     """Skipping such an entry as a foreign one would change the novelty of later traces."""
-    harness = make_harness(policy=Policy(threshold=0, min_score=0.3), in_flight_records=COUNT)
+    harness = make_harness(policy=Policy(threshold=0, **rule), in_flight_records=COUNT)
     await harness.processed(await harness.lane(), *records)
 
     entries = map(decode_entry, harness.changelog().entries.values())
     versions = {(entry.decision, entry.version) for entry in entries}
-    assert versions == {("rejected", ENTRY_VERSION), ("contribute", COMMITTED_VERSION)}
+    assert versions == {("rejected", version), ("contribute", COMMITTED_VERSION)}
 
 
 @pytest.mark.parametrize(("cap", "version"), [(1.0, 1), (0.5, 2)])

@@ -63,7 +63,7 @@ def without_any(read):
     for members in (read["task"], *(read["task"]["tools"] or ())):
         members.pop("input_schema", None)
         members.pop("parameters", None)
-    for name in ("ending", "rewards", "task_id"):
+    for name in ("rewards", "task_id"):
         read["metadata"].pop(name, None)
     return read
 

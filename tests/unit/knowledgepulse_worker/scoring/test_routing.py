@@ -11,10 +11,10 @@ from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.observe.status import Status
 from knowledgepulse_worker.policy import CONTRIBUTE, REJECTED, ROUTES, Policy, PolicyInForce, Route
 from knowledgepulse_worker.records.score_header import decode_score, encode_score
-from knowledgepulse_worker.scoring import Score, decide
+from knowledgepulse_worker.scoring import Score, Scorer, VectorCache, decide, score_trace
 from knowledgepulse_worker.scoring.routing import passes, withheld
 from knowledgepulse_worker.settings import Settings, TopicSettings
-from knowledgepulse_worker.verdict import State, Verdict
+from knowledgepulse_worker.verdict import Finding, State, Verdict
 from support.documents import ROOT
 
 REVIEW = Route("review", topic="evaluations", kept=False, participle="reviewed")
@@ -65,6 +65,40 @@ def test_a_guard_comes_before_a_minimum_and_novelty_before_the_score(make_trace)
     assert withheld(near, metadata, Policy()) is None
 
 
+@pytest.mark.parametrize(
+    ("ending", "reason"),
+    [
+        ("failed", "ending"),
+        ("cut_off", "ending"),
+        ("answered", None),
+        (None, None),
+        (["failed"], None),
+        ({}, None),
+    ],
+)
+def test_an_ending_that_the_policy_names_is_withheld_and_one_that_is_not_told_is_not(
+    make_trace, ending, reason
+):
+    policy = Policy(threshold=0, withhold_endings=["cut_off", "failed"])
+
+    score = score_trace(make_trace("tool_call", ending=ending), None, policy)
+
+    assert (score.withheld, score.decision) == (reason, "rejected" if reason else "contribute")
+
+
+def test_a_trace_that_is_withheld_for_its_ending_is_not_ranked_and_later_ones_are_compared_with_it(
+    make_trace,
+):
+    policy = Policy(share=0.5, share_window=30, withhold_endings=["failed"])
+    scorer = Scorer(lambda _: [1.0, 0.0], policy, VectorCache(dimensions=2))
+    failed, answered = (
+        scorer.evaluate(make_trace("tool_call", ending=ending)) for ending in ("failed", "answered")
+    )
+
+    assert (failed.withheld, failed.rank, failed.of) == ("ending", None, None)
+    assert (answered.withheld, answered.of, answered.novelty) == (None, 1, 0.0)
+
+
 def test_only_the_table_names_a_route():
     """Whoever adds a route finds all that depends on it by the table."""
     named = {
@@ -88,7 +122,7 @@ def test_a_third_route_has_its_topic_its_metrics_and_its_list_on_the_status_page
     metrics = Metrics(Policy(), 0.1, registry)
     metrics.stream.set_build_info("0", "a model", "float32", "cpu")
     shadow = ShadowComparison(PolicyInForce(Policy()))
-    status = Status(metrics, Settings(), shadow, lambda: Verdict(State.STARTING, "", 0.0))
+    status = Status(metrics, Settings(), shadow, lambda: Verdict((Finding(State.STARTING),)))
 
     assert TopicSettings().scored == ("contribute", "rejected", "otlp_logs")
     assert status.data(content=True).members()["reviewed"] == []

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from knowledgepulse_schemas.trace import PrivacyLevel, Visibility, trace_id_of
+from knowledgepulse_schemas.trace import Ending, PrivacyLevel, Visibility, trace_id_of
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.records.decode import decode_members
@@ -21,6 +21,9 @@ from knowledgepulse_worker.tools.common.trace_summary import TraceSummary
 
 HEADERS = ("kp-source", "kp-score", "kp-policy")
 """The headers that the worker appends to a scored record, in order."""
+
+JUDGED = "✓"
+"""Marks a run that somebody judged, behind its ending."""
 
 _TEXT_CHARACTERS = 80
 """Characters of an objective and of a result in a row."""
@@ -57,6 +60,8 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True):
     counts: Counts | None = None
     agent_id: str | None = None
     partition: int = 0
+    ending: Ending | None = None
+    judged: bool | None = None
 
 
 def read_line(source: str, line: bytes) -> ScoredRecord:
@@ -89,6 +94,8 @@ def members_of(record: ScoredRecord) -> dict[str, Any]:
         "content": record.content and asdict(record.content),
         "counts": record.counts and msgspec.to_builtins(record.counts),
         "agent_id": record.agent_id,
+        "ending": record.ending,
+        "judged": record.judged,
     }
 
 
@@ -104,6 +111,12 @@ def score_json(record: ScoredRecord, policy: str | None = None, value: bytes = b
     if policy is None:
         return json.dumps(line)
     return f'{json.dumps(line | {"policy": policy})[:-1]}, "trace": {value.decode()}}}'
+
+
+def ending_text(ending: Ending | None, *, judged: bool | None = None) -> str:
+    """Return how a run ended, for people, with a mark if somebody judged it."""
+    told = "not told" if ending is None else ending.replace("_", " ")
+    return f"{told} {JUDGED}" if judged else told
 
 
 def excerpt(record: ScoredRecord) -> str:
@@ -141,6 +154,8 @@ def read_scored_record(record: KafkaRecord) -> ScoredRecord | None:
         policy=policy_digest,
         timestamp_ms=record.timestamp,
         agent_id=trace.metadata.agent_id,
+        ending=trace.metadata.ending,
+        judged=trace.metadata.judged,
     )
 
 

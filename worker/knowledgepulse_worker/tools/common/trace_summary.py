@@ -6,11 +6,14 @@ from typing import Annotated
 
 import msgspec
 
-from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
+from knowledgepulse_schemas.trace import Ending, PrivacyLevel, Visibility
+from knowledgepulse_worker.records.valid_traces import read_ending, read_judged
 
 
-class MetadataSummary(msgspec.Struct, frozen=True):
-    """The summary of ``metadata``."""
+class MetadataSummary(
+    msgspec.Struct, frozen=True, rename={"raw_ending": "ending", "raw_source": "outcome_source"}
+):
+    """The summary of ``metadata``; of members that may have any form, their JSON."""
 
     task_domain: str
     visibility: Visibility
@@ -18,6 +21,18 @@ class MetadataSummary(msgspec.Struct, frozen=True):
     success: bool
     agent_id: str | None = None
     framework: str | None = None
+    raw_ending: msgspec.Raw = msgspec.Raw(b"null")
+    raw_source: msgspec.Raw = msgspec.Raw(b"null")
+
+    @property
+    def ending(self) -> Ending | None:
+        """How the run ended; None if the trace does not tell it."""
+        return read_ending(self.raw_ending)
+
+    @property
+    def judged(self) -> bool | None:
+        """Whether somebody judged the run; None if the trace does not tell it."""
+        return read_judged(self.raw_source)
 
 
 class OutcomeSummary(msgspec.Struct, frozen=True):

@@ -40,6 +40,9 @@ def changes(old: Policy, new: Policy) -> list[str]:
     for guard, listed in old.guards.items():
         if new.guards[guard] != listed:
             lines[f"contribute_{guard}"] = f"{', '.join(listed)} → {', '.join(new.guards[guard])}"
+    if old.withhold_endings != new.withhold_endings:
+        before, after = (", ".join(policy.withhold_endings) or "none" for policy in (old, new))
+        lines["withhold_endings"] = f"{before} → {after}"
     return [f"{name}: {line}" for name, line in lines.items() if line]
 
 
@@ -114,7 +117,7 @@ def print_policy(policy: Policy, head: str) -> None:
 
 
 def _notes(policy: Policy) -> Iterator[str]:
-    """Yield what applies besides the table: how shares are counted, and the lowest novelties and scores."""
+    """Yield what applies besides the table: how shares are counted, and what no rank lets pass."""
     shared = [profile for profile in policy.profiles.values() if profile.share is not None]
     for threshold in sorted({profile.threshold for profile in shared}):
         yield (
@@ -127,6 +130,8 @@ def _notes(policy: Policy) -> Iterator[str]:
             f"the better scores of one agent take at most the part {policy.agent_cap!r} of a share's places "
             "from the others"
         )
+    if policy.withhold_endings:
+        yield f"a trace whose metadata.ending is {' or '.join(policy.withhold_endings)} is rejected"
     for profile in policy.profiles.values():
         for name in MINIMUMS:
             if value := getattr(profile, name):
