@@ -13,6 +13,7 @@ from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_p
 from prometheus_client import CollectorRegistry
 from yarl import URL
 
+from knowledgepulse_schemas.trace import Ending
 from knowledgepulse_worker.http.pages import DATA_HEADERS, PAGE, PAGE_HEADERS
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import PublishedTrace
@@ -133,6 +134,8 @@ class Stage:
         task_domain: str | None = None,
         policy: str | None = None,
         overrides: tuple[str, ...] = (),
+        ending: Ending | None = None,
+        judged: bool | None = None,
     ) -> None:
         """Finish a trace; without a score, it has the policy's."""
         profile = self.policy.profiles[domain]
@@ -150,6 +153,8 @@ class Stage:
             confidence=0.0,
             score=scored,
             policy=policy or self.policy.digest,
+            ending=ending,
+            judged=judged,
         )
         trace = PublishedTrace(scored, text, text, record.task_domain)
         self.shadow.add(record)

@@ -295,3 +295,22 @@ async def test_only_the_page_itself_reads_and_writes(label, real_traces, tmp_pat
     assert labels(tmp_path) == []
     assert answer(f"{url}api/label", json_type | {"Origin": origin}, change) == 200
     assert len(labels(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ({"ending": "cut_off", "outcome_source": "structural_failure"}, "cut off, judged by nobody"),
+        ({"ending": "answered", "outcome_source": "label"}, "answered, judged by somebody"),
+        ({"ending": {"failed": 1}, "outcome_source": None}, "not told"),
+    ],
+)
+async def test_the_page_says_how_a_run_ended_and_whether_somebody_judged_it(
+    label, visit, real_traces, told, shown
+):
+    """But not what they judged, since a judgement that follows another says nothing about it."""
+    trace = json.loads(real_traces[0])
+    trace["metadata"] |= told
+    page = (await visit(label([json.dumps(trace).encode()], count=1).url)).page
+
+    await expect(page.locator("#about > div", has_text="ending").locator("dd")).to_have_text(shown)

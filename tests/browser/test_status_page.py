@@ -698,3 +698,14 @@ async def test_a_phone_shows_verdict_rate_lag_and_dead_letters_first(stage, visi
     for name in ("verdict", "rate", "lag", "buried"):
         box = await page.locator(f"#{name}").bounding_box()
         assert box["y"] + box["height"] <= 844, name
+
+
+async def test_the_page_says_how_a_run_ended_and_whether_somebody_judged_it(stage, visit):
+    for ending, judged in (("cut_off", False), ("answered", True), ("submitted", None), (None, None)):
+        stage.finish(ending=ending, judged=judged)
+    page = (await visit(stage.url)).page
+
+    told = page.locator("#rejected-list .tag", has_text="ended:")
+    await expect(told).to_have_text(
+        ["ended: not told", "ended: submitted", "ended: answered, judged", "ended: cut off, not judged"]
+    )

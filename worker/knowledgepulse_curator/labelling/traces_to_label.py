@@ -153,6 +153,8 @@ def score_view(record: ScoredRecord, policy: Policy) -> dict[str, Any]:
         "policy": policy.digest,
         "success": record.success,
         "confidence": record.confidence,
+        "ending": record.ending,
+        "judged": record.judged,
         "similarity": similarity_text(score),
         "effects": override_effects(score),
         "why": explanation and asdict(explanation),

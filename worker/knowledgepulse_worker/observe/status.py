@@ -342,6 +342,8 @@ def _trace(trace: RecentTrace, *, content: bool) -> TraceDetails:
         trace_id=record.id if content else None,
         objective=trace.objective if content else None,
         task_domain=trace.task_domain if content else None,
+        ending=record.ending,
+        judged=record.judged,
         policy=record.policy,
         score=_score(score, content=content),
         similarity=similarity_text(score),

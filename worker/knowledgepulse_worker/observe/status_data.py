@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from knowledgepulse_schemas.dead_letter import Reason
+from knowledgepulse_schemas.trace import Ending
 from knowledgepulse_worker.observe.evaluation import LabelEvaluation
 from knowledgepulse_worker.observe.recent import UnreadOffsetReason
 from knowledgepulse_worker.scoring import Explanation, RescoreFigures
@@ -193,13 +194,18 @@ class Partitions(msgspec.Struct, frozen=True):
 
 
 class TraceDetails(msgspec.Struct, frozen=True):
-    """A published trace; the score has the members of the header ``kp-score``."""
+    """A published trace; the score has the members of the header ``kp-score``.
+
+    How its run ended, and whether somebody judged it, are None if the trace does not tell it.
+    """
 
     source: str
     at: float
     trace_id: str | None
     objective: str | None
     task_domain: str | None
+    ending: Ending | None
+    judged: bool | None
     policy: str | None
     score: Mapping[str, Any]
     similarity: str | None

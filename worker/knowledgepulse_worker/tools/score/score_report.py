@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from statistics import median
 
@@ -18,7 +18,7 @@ from knowledgepulse_worker.scoring import (
     override_effects,
     similarity_text,
 )
-from knowledgepulse_worker.tools.common.scored_records import excerpt
+from knowledgepulse_worker.tools.common.scored_records import JUDGED, ending_text, excerpt
 
 FIFTH = 0.2
 """The share that the report tries on the traces: that of the quickstart."""
@@ -51,6 +51,7 @@ def report_of(records: Sequence[ScoredRecord], policy: Policy, noun: str) -> Ite
         f"{counted(len(values), noun)}: scores from {values[-1]:.2f} to {values[0]:.2f}, "
         f"median {median(values):.2f}"
     )
+    yield _ended(ordered)
     yield f"{_passed(ordered)} by the policy: {_rules(ordered)}"
     yield f"{len(fifth):,} would pass by share = {FIFTH:g}, the best fifth of each domain"
     yield ""
@@ -61,8 +62,9 @@ def _table(ordered: Sequence[ScoredRecord], fifth: Collection[int], noun: str) -
     table = Table(box=None, pad_edge=False)
     for name in ("RANK", "SCORE"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name in ("DECISION", "BEST FIFTH", "DOMAIN"):
+    for name in ("DECISION", "TOP 20%", "ENDING"):
         table.add_column(name, no_wrap=True)
+    table.add_column("DOMAIN")
     table.add_column("STEPS", justify="right", no_wrap=True)
     table.add_column(noun.upper(), no_wrap=True)
     table.add_column(_on_one_line("OBJECTIVE → RESULT"))
@@ -72,7 +74,8 @@ def _table(ordered: Sequence[ScoredRecord], fifth: Collection[int], noun: str) -
             f"{record.score.quality_score:.4f}",
             record.score.decision,
             "yes" if rank in fifth else "",
-            printable(record.score.domain),
+            ending_text(record.ending, judged=record.judged),
+            _on_one_line(printable(record.score.domain)),
             str(record.counts.steps) if record.counts else "-",
             printable(record.source),
             _on_one_line(excerpt(record)),
@@ -98,6 +101,17 @@ def _passed(records: Sequence[ScoredRecord]) -> str:
     passed = sum(decide(record.score).kept for record in records)
     withheld = sum(record.score.withheld is not None for record in records)
     return f"{passed:,} pass" + (f", and {withheld:,} are withheld," if withheld else "")
+
+
+def _ended(records: Sequence[ScoredRecord]) -> str:
+    """Say how the runs ended, and how many of them somebody judged, as far as the traces tell it."""
+    endings = Counter(ending_text(record.ending) for record in records).most_common()
+    judges = Counter(record.judged for record in records)
+    told = {True: f"by somebody ({JUDGED})", False: "by nobody", None: "not told"}
+    return (
+        f"ended: {', '.join(f'{count:,} {ending}' for ending, count in endings)}; "
+        f"judged: {', '.join(f'{judges[by]:,} {words}' for by, words in told.items() if judges[by])}"
+    )
 
 
 def _rules(records: Sequence[ScoredRecord]) -> str:

@@ -20,7 +20,7 @@ from knowledgepulse_worker.policy import Policy, by_digest, is_digest_of
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.printable import time_text
-from knowledgepulse_worker.tools.common.scored_records import excerpt, is_named, members_of
+from knowledgepulse_worker.tools.common.scored_records import ending_text, excerpt, is_named, members_of
 from knowledgepulse_worker.tools.policies.command_inputs import Inputs, policy_option, source_options
 from knowledgepulse_worker.tools.terminal.arguments import SCORE
 from knowledgepulse_worker.tools.terminal.console import errors
@@ -30,8 +30,8 @@ from knowledgepulse_worker.tools.terminal.reports import print_parts
 if TYPE_CHECKING:
     from knowledgepulse_worker.scoring import ScoredRecord
 
-_COLUMNS = "{:24}  {:24}  {:16}  {:6}  {:10}  {:45}  {:>5}  {}"
-_HEADS = ("SOURCE", "TIME", "DOMAIN", "SCORE", "DECISION", "ID", "STEPS", "OBJECTIVE → RESULT")
+_COLUMNS = "{:24}  {:24}  {:16}  {:6}  {:10}  {:11}  {:45}  {:>5}  {}"
+_HEADS = ("SOURCE", "TIME", "DOMAIN", "SCORE", "DECISION", "ENDING", "ID", "STEPS", "OBJECTIVE → RESULT")
 _SUFFIXES = {".json", ".jsonl"}
 """Suffixes by which a name is known as that of a file, and not of a trace."""
 
@@ -138,6 +138,7 @@ def _row(record: ScoredRecord) -> str:
         printable(record.score.domain),
         f"{record.score.quality_score:.4f}",
         record.score.decision,
+        ending_text(record.ending, judged=record.judged),
         printable(record.id),
         record.counts.steps if record.counts else "-",
         excerpt(record),

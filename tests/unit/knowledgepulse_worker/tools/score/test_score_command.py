@@ -46,6 +46,32 @@ def test_a_person_sees_the_best_first_and_what_a_policy_and_a_share_of_a_fifth_w
     assert said.endswith(f"to choose what passes: kp-worker policy tune {traces}\n")
 
 
+def test_a_person_sees_how_runs_ended_and_which_of_them_somebody_judged(tmp_path, real_traces):
+    told = [
+        *({"ending": "cut_off", "outcome_source": "structural_failure"}, {"ending": "answered"}),
+        *({"ending": "answered", "outcome_source": "label"}, {"ending": ["failed"], "outcome_source": 1}),
+    ]
+    traces = [json.loads(line) for line in real_traces[:4]]
+    for trace, members in zip(traces, told, strict=True):
+        trace["metadata"].pop("outcome_source", None)
+        trace["metadata"] |= members
+    file = tmp_path / "traces.jsonl"
+    file.write_text("\n".join(map(json.dumps, traces)))
+
+    said = run(file, "--table").stdout
+    lines = [json.loads(line) for line in run(file).stdout.splitlines()]
+
+    told = [("cut_off", False), ("answered", None), ("answered", True), (None, None)]
+    assert [(line["ending"], line["judged"]) for line in lines] == told
+    assert (
+        "ended: 2 answered, 1 cut off, 1 not told; judged: 1 by somebody (✓), 1 by nobody, 2 not told" in said
+    )
+    rows = {row.split(f"{file}:")[1][0]: row for row in said.split("\n\n")[0].splitlines()[1:]}
+    assert [("✓" in rows[number]) for number in "1234"] == [False, False, True, False]
+    assert "cut off" in rows["1"]
+    assert "not told" in rows["4"]
+
+
 def test_the_policy_decides_beside_the_fifth(traces, tmp_path):
     (tmp_path / "worker.toml").write_text("[policy]\nthreshold = 0.7\nmin_novelty = 0.1\n")
     said = run(traces, "--table", "--config", tmp_path / "worker.toml").stdout
