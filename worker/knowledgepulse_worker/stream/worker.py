@@ -156,16 +156,7 @@ class _Process:
                 self.suspects.close(blames_records=_blames_records(error))
                 failed.set_exception(error)
 
-        settings = self.settings
-        metrics = Metrics(
-            settings.policy, settings.limits.budget, fleet=settings.fleet, group=settings.kafka.group
-        )
-        metrics.policy.set_shadow(settings.shadow)
-        metrics.stream.restarted(self.caution.restarts)
-        metrics.recent.ends, metrics.recent.last_end = self.caution.ends, self.caution.last_end
-        metrics.recent.former_findings = self.caution.findings
-        if (history := self.history.read()) is not None:
-            metrics.recent.continue_from(history)
+        settings, metrics = self.settings, self._metrics()
         in_force = PolicyInForce(settings.policy, settings.shadow)
         in_force.since = self.policy_since
         async with AsyncExitStack() as stack:
@@ -193,6 +184,20 @@ class _Process:
             gc.collect()
             gc.freeze()  # full collections need not visit the objects of all imports
             await _serve(start, program, settings, stop, failed, watching, background)
+
+    def _metrics(self) -> Metrics:
+        """Return the metrics, with what is known of the processes before this one."""
+        settings = self.settings
+        metrics = Metrics(
+            settings.policy, settings.limits.budget, fleet=settings.fleet, group=settings.kafka.group
+        )
+        metrics.policy.set_shadow(settings.shadow)
+        metrics.stream.restarted(self.caution.restarts)
+        metrics.recent.ends, metrics.recent.last_end = self.caution.ends, self.caution.last_end
+        metrics.recent.former_findings = self.caution.findings
+        if (history := self.history.read()) is not None:
+            metrics.recent.continue_from(history)
+        return metrics
 
     async def _services(self, stack: AsyncExitStack, metrics: Metrics, in_force: PolicyInForce) -> Services:
         batcher = _make_batcher(self.embedder, self.speed, metrics)
