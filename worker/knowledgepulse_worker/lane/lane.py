@@ -150,7 +150,10 @@ class Lane:
             the seconds for which this blocked the event loop.
         """
         taken_at = time.monotonic()
-        await self._wait_for_room(record)
+        while not self._is_closed and not self.admission.has_room(record):
+            if self._outcomes:
+                self._request_commit()
+            await self._changed.next()
         if self._is_closed or not self._begin(record, taken_at):
             return 0.0
         if not alone:
@@ -172,12 +175,6 @@ class Lane:
         if self._begin(record, taken_at):
             self._wait_for_score(self.admission.decode(record, taken_at))
         return True
-
-    async def _wait_for_room(self, record: RawRecord) -> None:
-        while not self._is_closed and not self.admission.has_room(record):
-            if self._outcomes:
-                self._request_commit()
-            await self._changed.next()
 
     def _begin(self, record: RawRecord, taken_at: float) -> bool:
         """Take a record; return whether it is to be read. One that is skipped is alone in flight."""

@@ -160,18 +160,13 @@ class Source(Rebalances):
         """Connect; see :class:`~knowledgepulse_kafka.session.Session` for the errors."""
         async with AsyncExitStack() as stack:
             await self._topic_ids.start()
-            stack.push_async_callback(self._close_topic_ids)
+            stack.push_async_callback(_stopped_in_time, self._topic_ids)
             await stack.enter_async_context(self.session)
             self._resources = stack.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._resources.aclose()
-
-    async def _close_topic_ids(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSE_LIMIT):
-                await self._topic_ids.stop()
 
     async def revoked(self) -> None:
         """Finish and commit before partitions are revoked; every rebalance revokes all of them.
@@ -184,7 +179,7 @@ class Source(Rebalances):
 
     def assigned(self, partitions: Collection[Place]) -> None:
         """Make the tasks of an assignment."""
-        owned = [at.partition for at in partitions if self._has_ledger(at.partition)]
+        owned = [at.partition for at in partitions if _has_ledger(at.partition, self._raw, self._changelog)]
         if self._is_stopping:
             return
         # Another worker may have written to the ledgers of all other partitions.
@@ -204,16 +199,6 @@ class Source(Rebalances):
     def _note_recovered(self) -> None:
         if all(task.is_recovered for task in self.assignment.tasks.values()):
             self._observer.recovered()
-
-    def _has_ledger(self, partition: int) -> bool:
-        """Return whether a partition has a ledger; others are not read.
-
-        Raises:
-            TopicError: the partition was added after the start; a new process would read it.
-        """
-        if partition >= self._raw.partitions:
-            raise TopicError(f"{self._raw.name} now has more than {self._raw.partitions} partitions")
-        return partition < self._changelog.partitions
 
     def _assignment_of(self, changelogs: Mapping[int, Changelog]) -> Assignment:
         return Assignment(
@@ -321,3 +306,20 @@ class Source(Rebalances):
             except EXPECTED as error:
                 await self.host.crash(error)
                 return False
+
+
+def _has_ledger(partition: int, raw: Topic, changelog: Topic) -> bool:
+    """Return whether a partition has a ledger; others are not read.
+
+    Raises:
+        TopicError: the partition was added after the start; a new process would read it.
+    """
+    if partition >= raw.partitions:
+        raise TopicError(f"{raw.name} now has more than {raw.partitions} partitions")
+    return partition < changelog.partitions
+
+
+async def _stopped_in_time(topic_ids: TopicIds) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CLOSE_LIMIT):
+            await topic_ids.stop()
