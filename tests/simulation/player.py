@@ -70,7 +70,7 @@ class Player(ABC):
         self.cluster = new_cluster(
             history.seed, first_delay=first_delay, on_change=lambda what: self.log("group", what)
         )
-        self.cluster.fetches_by_id = history.seed % 4 != 0
+        self.cluster.fetches_by_id = history.seed % 4 != 2
         self.cluster.group.on_commit = self._committing
         self.cluster.on_append = self._appended
 

@@ -15,11 +15,10 @@ that is withheld gets no rank and takes no place.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
-from itertools import islice
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -87,6 +86,91 @@ class AddedScore(msgspec.Struct, frozen=True):
         return LastScores(self.scale, self.count, scores, agents if any(agents) else [])
 
 
+class _Capped:
+    """Scores of which a limited number of each agent counts, in the order of their ranks.
+
+    A rank and a cut are found by bisection, whatever the number of scores; :func:`scores_that_count` says
+    which scores count.
+
+    Args:
+        scores: the scores, the worst first.
+        limit: the number of scores that count of each agent; those of unknown agents all do.
+
+    Attributes:
+        limit: see the arguments.
+    """
+
+    def __init__(self, scores: Iterable[RankedScore], limit: int) -> None:
+        self.limit = limit
+        self._counted: list[RankedScore] = []
+        self._of_agents: dict[bytes, list[RankedScore]] = {}
+        for score in scores:
+            self.add(score)
+
+    def add(self, score: RankedScore) -> None:
+        """Add a score, which may take the place of the agent's worst one that has counted."""
+        if (agent := score[2]) == UNKNOWN_AGENT:
+            insort(self._counted, score)
+            return
+        own = self._of_agents.setdefault(agent, [])
+        place = bisect_left(own, score)
+        own.insert(place, score)
+        if len(own) - place <= self.limit:
+            insort(self._counted, score)
+            if len(own) > self.limit:
+                _remove(self._counted, own[-self.limit - 1])
+
+    def remove(self, score: RankedScore) -> None:
+        """Remove a score, whose place goes to the agent's best one that has not counted."""
+        if (agent := score[2]) == UNKNOWN_AGENT:
+            _remove(self._counted, score)
+            return
+        own = self._of_agents[agent]
+        place = _remove(own, score)
+        if len(own) - place < self.limit:
+            _remove(self._counted, score)
+            if len(own) >= self.limit:
+                insort(self._counted, own[-self.limit])
+        if not own:
+            del self._of_agents[agent]
+
+    def rank(self, score: RankedScore) -> int:
+        """Return the rank of a score among those that count, and all of its agent's; 1 is the best."""
+        own = self._of_agents.get(score[2], ())
+        better_of_own = len(own) - bisect_right(own, score)
+        beyond = max(0, better_of_own - self.limit)
+        return len(self._counted) - bisect_right(self._counted, score) + beyond + 1
+
+    def best(self, number: int, agent: bytes) -> float:
+        """Return the worst of so many best scores among those that count, and all of an agent's.
+
+        It is 0 if there are fewer. What counts for the agent only are its worst scores, and of the two
+        ordered lists, the smallest part of these is sought that leaves no better one out.
+        """
+        counted, own = self._counted, self._of_agents.get(agent, ())
+        beyond = max(0, len(own) - self.limit)
+        if number > len(counted) + beyond:
+            return 0.0
+
+        def is_enough(part: int) -> bool:
+            rest = number - part
+            return part == beyond or not rest or counted[-rest] > own[beyond - 1 - part]
+
+        part = bisect_left(
+            range(beyond), True, max(0, number - len(counted)), min(beyond, number), key=is_enough
+        )
+        rest = number - part
+        worst = [*([counted[-rest]] if rest else []), *([own[beyond - part]] if part else [])]
+        return min(worst)[0]
+
+
+def _remove(scores: list[RankedScore], score: RankedScore) -> int:
+    """Remove a score from an ordered list; return where it was."""
+    place = bisect_left(scores, score)
+    del scores[place]
+    return place
+
+
 class _Ranking:
     """The last scores of a domain, in the order of their ranks too.
 
@@ -103,14 +187,18 @@ class _Ranking:
         self.agents = [*last.agents] or [UNKNOWN_AGENT] * len(self.log)
         turns = map(_turn, range(self.count - len(self.log) + 1, self.count + 1))
         self._ordered = sorted(zip(self.log, turns, self.agents, strict=True))
+        self._capped: _Capped | None = None
 
     def add(self, score: float, agent: bytes, window: int) -> int:
         """Add a score, keep no more than a window of them, and return how many are ranked after it."""
         ordered = self._ordered
         self.count += 1
         while len(ordered) >= window:
-            oldest = (self.log[self.first], _turn(self.count - len(ordered)))
-            del ordered[bisect_left(ordered, oldest)]
+            turn = _turn(self.count - len(ordered))
+            oldest = (self.log[self.first], turn, self.agents[self.first])
+            _remove(ordered, oldest)
+            if self._capped is not None:
+                self._capped.remove(oldest)
             self.first += 1
         if self.first >= SHARE_WINDOWS.stop:
             self.log, self.agents, self.first = self.log[self.first :], self.agents[self.first :], 0
@@ -119,7 +207,15 @@ class _Ranking:
         own = (score, _turn(self.count), agent)
         place = bisect_left(ordered, own)
         ordered.insert(place, own)
+        if self._capped is not None:
+            self._capped.add(own)
         return place
+
+    def _capped_to(self, limit: int) -> _Capped:
+        """Return the scores with a limit for each agent, which grows until the window is full."""
+        if self._capped is None or self._capped.limit != limit:
+            self._capped = _Capped(self._ordered, limit)
+        return self._capped
 
     def added(self, domain: str, forgotten: str | None) -> AddedScore:
         """Return the newest score."""
@@ -137,9 +233,8 @@ class _Ranking:
         ordered = self._ordered
         if limit is None:
             return len(ordered) - place, ordered[-passing][0]
-        own = ordered[place]
-        best = [*scores_that_count(reversed(ordered), own[2], limit)]
-        return best.index(own) + 1, best[passing - 1][0] if passing <= len(best) else 0.0
+        own, capped = ordered[place], self._capped_to(limit)
+        return capped.rank(own), capped.best(passing, own[2])
 
     def cut(self, profile: Profile, agent: bytes | None = None) -> float | None:
         """Return the lowest score with which an agent passes; None if there are too few for one to pass.
@@ -151,8 +246,7 @@ class _Ranking:
         limit = None if agent is None else profile.counted_of_agent(passing)
         if agent is None or limit is None:
             return self._ordered[-passing][0]
-        best = [*islice(scores_that_count(reversed(self._ordered), agent, limit), passing)]
-        return best[-1][0] if len(best) == passing else 0.0
+        return self._capped_to(limit).best(passing, agent)
 
 
 class RecentScores:

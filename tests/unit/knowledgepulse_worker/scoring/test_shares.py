@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from knowledgepulse_worker.policy import MAX_DOMAINS, DomainPolicy, Policy, Weights, places
-from knowledgepulse_worker.scoring import LastScores, RecentScores, Score
+from knowledgepulse_worker.scoring import UNKNOWN_AGENT, LastScores, RecentScores, Score, scores_that_count
+from knowledgepulse_worker.scoring.shares import _turn
 
 TENTH = Policy(share=0.1, share_window=100)
 UNIT = st.floats(0, 1)
@@ -239,6 +240,37 @@ def test_only_so_many_better_scores_of_another_agent_count_in_a_rank_and_all_of_
     if score.rank is not None:
         assert ranks[0] <= score.rank <= ranks[1]
         assert score.threshold <= value if score.passes else value <= score.threshold
+
+
+def test_a_rank_and_its_threshold_are_those_of_a_list_of_the_scores_that_count():
+    """They are found by bisection; the list takes a hundred times as long among 1,000 scores."""
+
+    @given(
+        st.lists(st.tuples(AGENTS, st.sampled_from([0.25, 0.5]) | UNIT), min_size=1, max_size=120),
+        st.sampled_from([0.1, 0.3, 0.7]),
+        st.integers(0, 3),
+    )
+    def check(pairs, cap, unknown):
+        policy = CAPPED.model_copy(update={"agent_cap": cap})
+        profile = policy.profile("default")
+        before = [value for _, value in pairs[:unknown]]
+        last = LastScores(profile.scale, len(before), before) if before else None
+        recent = RecentScores({"default": last} if last else {})
+        for agent, value in pairs[unknown:]:
+            score = recent.decide(scored(value, policy=policy), profile, agent)
+        if not pairs[unknown:] or score.rank is None:
+            return
+        kept = recent.last_scores()["default"]
+        turns = (_turn(kept.count - len(kept.scores) + 1 + number) for number in range(len(kept.scores)))
+        agents = kept.agents or [UNKNOWN_AGENT] * len(kept.scores)
+        ranked = [*zip(kept.scores, turns, agents, strict=True)]
+        passing = places(0.2, len(ranked))
+        limit = profile.counted_of_agent(passing)
+        best = [*scores_that_count(sorted(ranked, reverse=True), ranked[-1][2], limit)]
+        assert score.rank == best.index(ranked[-1]) + 1
+        assert score.threshold == (best[passing - 1][0] if passing <= len(best) else 0.0)
+
+    check()
 
 
 @given(st.lists(UNIT, max_size=120), st.sampled_from(["a", None]))
