@@ -87,11 +87,20 @@ class FetchById:
 
     async def send(self, node: int, request: Any, **options: Any) -> Any:
         """Send a request; a fetch by id if all its topics have one."""
-        if not isinstance(request, FetchRequest) or node in self.names_only:
+        if not isinstance(request, FetchRequest):
             return await self._send(node, request, **options)
         ids = self.ids
-        if not all(topic in ids for topic, _ in request.topics):
-            return await self._send(node, request, **options)
+        if node in self.names_only or not all(topic in ids for topic, _ in request.topics):
+            response = await self._send(node, request, **options)
+        else:
+            response = await self._fetch(node, request, ids, options)
+        if self.ids is not ids:  # it may be of the topics as they were before
+            response.topics = []
+        return response
+
+    async def _fetch(
+        self, node: int, request: FetchRequest, ids: Mapping[str, bytes], options: Mapping[str, Any]
+    ) -> Any:
         session = self._sessions.pop(node, None) or _Session()
         try:
             response = await self._send(node, _request(request, ids, session), **options)
@@ -100,19 +109,15 @@ class FetchById:
             return await self._send(node, request, **options)
         if response.error_code:  # the broker has forgotten the session, and the next request begins another
             return response
-        self._sessions[node] = _Session(response.session_id, session.epoch + 1, session.positions)
-        if not response.session_id:  # the broker has no room for another session
-            del self._sessions[node]
-        if self.ids is not ids:  # what was fetched by the former ids is of other topics
-            response.topics = []
-            return response
+        if response.session_id:  # otherwise, the broker has no room for another one
+            self._sessions[node] = _Session(response.session_id, session.epoch + 1, session.positions)
         self._on_answer(
             TopicPartition(topic, number) for topic, parts in request.topics for number, *_ in parts
         )
         if any(
             part[1] == UnknownTopicOrPartitionError.errno for _, parts in response.topics for part in parts
         ):
-            self.has_lost_topic = True
+            self.has_lost_topic = self.ids is ids
             await asyncio.sleep(RETRY_PAUSE)
         return response
 

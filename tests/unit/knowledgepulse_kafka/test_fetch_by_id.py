@@ -63,7 +63,7 @@ class Broker:
     async def _send(self, node, request):
         if isinstance(request, FetchRequest):
             self.told.append("by name")
-            return FetchResponse_v7(0, 0, 0, [])
+            return FetchResponse_v7(0, 0, 0, [("topic", self.parts)])
         if self.raises is not None:
             raise self.raises
         self.told.append(told(request.encode()))
@@ -131,9 +131,11 @@ async def test_another_id_forgets_the_partitions_of_the_former():
     assert broker.told[-1] == (7, 1, {(OTHER, 0): 5}, [(ID, 0)])
 
 
-async def test_what_arrives_after_another_id_was_set_is_dropped():
-    """It is of the topic before, and its offsets say nothing in the one that is read now."""
+@pytest.mark.parametrize("former", [ID, b""])
+async def test_what_arrives_after_another_id_was_set_is_dropped(former):
+    """It may be of the topic before, or after, and its offsets say nothing in the one that is read now."""
     broker = Broker()
+    broker.fetches.read("topic", former)
     broker.parts = [(0, 0, 9, 9, 0, [], b"records")]
     send = broker.fetches._send
 

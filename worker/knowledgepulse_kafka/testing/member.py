@@ -442,7 +442,8 @@ class SimMember:
             for tp, state in states.items()
             if state.position is not None
         }
-        ids = self._ids if self.is_read_by_id else {}
+        chosen = self._ids
+        ids = chosen if self.is_read_by_id else {}
         try:
             answers = await self._connection.call(
                 broker, lambda reply: self._cluster.fetch(broker, positions, FETCH_COUNT, reply, ids)
@@ -451,7 +452,7 @@ class SimMember:
             await asyncio.sleep(BACKOFF)
             self._connection.refresh()
             return
-        if ids and self._ids is not ids:  # what was fetched by the former ids is of other topics
+        if self._ids is not chosen:  # it may be of the topics as they were before
             return
         if any(answer.error is UnknownTopicOrPartitionError for answer in answers.values()):
             self.has_lost_topic = bool(ids)

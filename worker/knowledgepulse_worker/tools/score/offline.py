@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 
-from knowledgepulse_kafka.partitioner import partition_of
 from knowledgepulse_schemas.trace import parse_date_time
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.policy import Reading
@@ -58,7 +57,11 @@ class Partitions:
     def next_partition(self, line: bytes) -> int:
         """Return the partition to which a line goes; lines without a key take turns."""
         key = key_of(line, self._key_by) if self._total > 1 else b""
-        return next(self._without_key) % self._total if key is None else partition_of(key, self._total)
+        if key is None:
+            return next(self._without_key) % self._total
+        from knowledgepulse_kafka.partitioner import partition_of  # noqa: PLC0415 - keeps `--help` fast
+
+        return partition_of(key, self._total)
 
 
 def score_line(
