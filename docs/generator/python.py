@@ -22,6 +22,7 @@ PUBLIC: dict[str, tuple[str, ...] | None] = {
         "score_trace",
         "tool_diversity",
     ),
+    "knowledgepulse_worker.otel": None,
     "knowledgepulse_schemas": None,
     "knowledgepulse_convert": None,
 }

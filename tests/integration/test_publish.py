@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import sys
+from asyncio.subprocess import PIPE
 from collections import Counter
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -249,3 +252,72 @@ async def test_a_mistyped_topic_is_not_created(stream, lines):
 
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         assert await admin.describe([settings.topics.raw]) == {}
+
+
+AGENT = """\
+import json, sys
+from opentelemetry import trace
+from knowledgepulse_worker import load_settings
+from knowledgepulse_worker.otel import record_traces
+exporter = record_traces(load_settings())
+tracer = trace.get_tracer("agent")
+for line in map(str.strip, sys.stdin):
+    with tracer.start_as_current_span("invoke_agent") as root:
+        root.set_attribute("gen_ai.operation.name", "invoke_agent")
+        with tracer.start_as_current_span("chat") as span:
+            said = lambda role: json.dumps([{"role": role, "content": line}])
+            span.set_attributes({"gen_ai.operation.name": "chat",
+                "gen_ai.input.messages": said("user"), "gen_ai.output.messages": said("assistant")})
+    print(exporter.force_flush(int(sys.argv[1])), flush=True)
+"""
+
+
+@asynccontextmanager
+async def agent(stream, servers, tmp_path, flush):
+    """An instrumented agent with one line for Kafka; it has a run for each line of its input.
+
+    ``flush``: milliseconds that it waits after each; then it says whether the run was published.
+    """
+    (tmp_path / "agent.py").write_text(AGENT)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(tmp_path / "agent.py"), str(flush)),
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+        env=os.environ
+        | {"KP_KAFKA__BOOTSTRAP_SERVERS": servers, "KP_TOPICS__RAW": stream.settings.topics.raw},
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def test_an_agents_run_is_published_although_the_agent_ends_at_once(node, stream, tmp_path):
+    """Its host has to be looked up when Python takes no more work for its threads."""
+    servers = node.direct.replace("127.0.0.1", "localhost")
+    async with agent(stream, servers, tmp_path, 0) as process:
+        await process.communicate(b"Fix it\n")
+
+    (value,) = await values(stream, 1)
+    assert json.loads(value)["task"]["objective"] == "Fix it"
+
+
+async def test_an_outage_while_an_agent_lives_loses_none_of_its_runs(node, proxy, stream, tmp_path):
+    async with agent(stream, node.proxied, tmp_path, 2000) as process:
+        process.stdin.write(b"before\n")
+        await values(stream, 1)
+        await process.stdout.readline()
+        await proxy.cut()
+        process.stdin.write(b"during\n")
+        assert await process.stdout.readline() == b"False\n", "not published"
+        await proxy.mend()
+        process.stdin.write(b"after\n")
+        arrived = await values(stream, 3)
+        process.stdin.close()
+        assert await process.wait() == 0
+
+    objectives = {json.loads(value)["task"]["objective"] for value in arrived}
+    assert objectives == {"before", "during", "after"}
