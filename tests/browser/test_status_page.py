@@ -607,8 +607,8 @@ async def test_a_page_that_is_opened_while_the_process_is_away_shows_what_it_sho
     stage.status = 503
     here = await visit(stage.url)
 
-    await expect(here.page.locator("#lost")).to_contain_text("its process is away")
-    await expect(here.page.locator("#lost")).to_contain_text("The data shown is from then.")
+    await expect(here.page.locator("#away")).to_contain_text("is away. The data below is from ")
+    await expect(here.page.locator("#lost")).to_be_hidden()
     await expect(here.page.locator("#rejected-list")).to_contain_text("kp:trace:before")
 
 

@@ -40,6 +40,7 @@ class Config:
         sasl_oauthbearer_token_provider: returns tokens; it replaces the client credentials.
         session_timeout: seconds without a heartbeat until the group reassigns the partitions.
         request_timeout: seconds for the brokers to answer when records are published or read.
+        password_setting: the name by which messages call the setting that has the password.
         prefix: what messages write before the names of these attributes, such as ``kafka.``.
         remedy: what messages tell about missing topics, such as the command that creates them.
     """
@@ -61,6 +62,7 @@ class Config:
     sasl_oauthbearer_token_provider: TokenFunction | None = None
     session_timeout: float = 10.0
     request_timeout: float = 30.0
+    password_setting: str = "sasl_password"  # noqa: S105 - a name
     prefix: str = ""
     remedy: str = ""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import math
+import os
 import ssl
 import time
 from asyncio import IncompleteReadError
@@ -30,6 +32,9 @@ from knowledgepulse_kafka.reaching import address, brokers_of, create_conn, fail
 
 _DIAL_LIMIT_MS = 5000
 _PROBE_LIMIT_MS = 2000
+
+MAY_BE_FULL = "the broker is stopped, or has stopped itself, as with a full disk"
+"""What a refused connection means where there was one before. A broker without room for its log halts."""
 
 # https://docs.openssl.org/3.0/man3/X509_STORE_CTX_get_error/
 _NOT_YET_VALID, _EXPIRED, _OTHER_HOST, _OTHER_ADDRESS = 9, 10, 62, 64
@@ -191,7 +196,8 @@ def _explained(config: Config, server: str, error: Exception, origin: str) -> Cl
 
 def explanation(config: Config, server: str, error: Exception) -> str:
     """Return why a server cannot be reached: the setting to fix if there is one, or the cause."""
-    return _first_refusal(config, server, error) or _cause(config, error)
+    cause = _first_refusal(config, server, error) or _cause(config, error)
+    return f"{cause}: {MAY_BE_FULL}" if cause == os.strerror(errno.ECONNREFUSED) else cause
 
 
 def _first_refusal(config: Config, server: str, error: Exception) -> str | None:
@@ -247,7 +253,7 @@ def _untrusted(config: Config, server: str, error: ssl.SSLCertVerificationError)
 def _login(config: Config) -> str:
     if config.sasl_mechanism == "OAUTHBEARER":
         return f"{config.prefix}sasl_oauthbearer_*"
-    return f"{config.prefix}sasl_username, {config.prefix}sasl_password"
+    return f"{config.prefix}sasl_username, {config.prefix}{config.password_setting}"
 
 
 def _text(config: Config, error: BaseException) -> str:

@@ -29,8 +29,10 @@ _WARNS_OF_REBALANCES = f"{CLIENT}.consumer.group_coordinator"
 
 # Failed attempts of the Kafka client that are not worth a log line. A new cluster needs a few attempts to
 # find the group's coordinator, and other messages report a lasting failure. If the first broker cannot be
-# reached or a broker refuses the group's member or the producer, the caller reports it.
+# reached or a broker refuses the group's member or the producer, the caller reports it. That a password is
+# sent in clear text is told once, of the setting.
 _ATTEMPTS = (
+    "Sending username and password in the clear",
     "Got error produce response on topic-partition %s, retrying. Error: %s",
     "Group Coordinator Request failed: %s",
     'Unable connect to "%s:%s": %s',

@@ -102,6 +102,16 @@ class State(StrEnum):
         ),
         "KpWaiting",  # which names the request, and is of other commands, too
     )
+    REFUSED = (
+        "refused",
+        Severity.SERIOUS,
+        (
+            "cannot start again, since the brokers refuse its login or a right, or since a setting, a topic "
+            "or the model is wrong: it needs you, and tries again until then"
+        ),
+        # A password changes on one side first, and a topic that is created again is missing for a moment.
+        StateAlert("page", 5, "cannot start again: a login, a right, a setting or a topic is wrong"),
+    )
     FOREIGN_MEMBER = (
         "foreign_member",
         Severity.SERIOUS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import errno
 import ssl
 from asyncio import IncompleteReadError
 from contextlib import asynccontextmanager
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import trustme
-from aiokafka.errors import IllegalSaslStateError, KafkaConnectionError
+from aiokafka.errors import IllegalSaslStateError, KafkaConnectionError, SaslAuthenticationFailed
 from aiokafka.protocol.admin import SaslHandShakeRequest
 from aiokafka.protocol.metadata import MetadataRequest
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from knowledgepulse_kafka import connection_diagnosis, reaching
 from knowledgepulse_kafka.config import Config
-from knowledgepulse_kafka.connection_diagnosis import unreachable
+from knowledgepulse_kafka.connection_diagnosis import explanation, unreachable
 from knowledgepulse_kafka.errors import NoBrokerError, SecurityError
 from knowledgepulse_kafka.rights import require_rights
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
@@ -194,3 +195,19 @@ async def test_a_server_that_has_not_answered_is_not_dialled_again(monkeypatch):
             writer.close()
 
     assert len(dialled) == 1
+
+
+def test_a_refused_login_names_the_setting_that_has_the_password():
+    """It named sasl_password where sasl_password_file was set."""
+    config = Config(sasl_mechanism="PLAIN", password_setting="sasl_password_file", prefix="kafka.")
+
+    assert explanation(config, "broker-1:9092", SaslAuthenticationFailed()) == (
+        "kafka.sasl_username, kafka.sasl_password_file: broker-1:9092 refuses the login"
+    )
+
+
+def test_a_refused_connection_says_what_else_it_can_be():
+    """A broker whose disk is full halts, and nothing said so."""
+    told = explanation(Config(), "broker-1:9092", ConnectionRefusedError(errno.ECONNREFUSED, "refused"))
+
+    assert told == "Connection refused: the broker is stopped, or has stopped itself, as with a full disk"

@@ -117,6 +117,7 @@ class Port:
         self._asking: set[asyncio.Task[ChildAnswer | None]] = set()
         self._verdict = Verdict.of(())
         self._child_verdict = self._verdict
+        self._refusal: tuple[Finding, ...] = ()
         self._latest: dict[bool, bytes] = {}
         self._has_child = False
         self.without_child(State.STARTING, "the worker is starting")
@@ -137,6 +138,8 @@ class Port:
         self._reasons: Sequence[str] = [] if ready else [why]
         since = self._verdict.since(state)
         found = Finding(state, why, time.time() if since is None else since)
+        if state is State.REFUSED:
+            self._refusal = (found,)
         self._verdict = Verdict.of([found], self.lasting_findings)
 
     def with_child(self, reasons: Sequence[str], findings: Sequence[Mapping[str, Any]]) -> None:
@@ -148,12 +151,18 @@ class Port:
         """
         self._has_child = True
         self._reasons = reasons
+        if not reasons:
+            self._refusal = ()
         self._verdict = self._child_verdict = Verdict(msgspec.convert(findings, tuple[Finding, ...]))
 
     @property
     def lasting_findings(self) -> tuple[Finding, ...]:
-        """What the last child had found of itself and may still be true, if it is gone."""
-        return self._child_verdict.lasting
+        """What was found and may still be true when the last child is gone.
+
+        What refused a start is shown until a child is ready.
+        """
+        lasting = self._child_verdict.lasting
+        return (*self._refusal, *(finding for finding in lasting if finding.state is not State.REFUSED))
 
     @property
     def _shown_verdict(self) -> dict[str, Any]:

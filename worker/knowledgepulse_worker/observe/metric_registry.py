@@ -20,7 +20,7 @@ from prometheus_client import (
 )
 from prometheus_client import generate_latest as render_text
 
-from knowledgepulse_kafka.wait import Wait
+from knowledgepulse_kafka.wait import CONNECTION, Wait
 from knowledgepulse_worker.observe.histogram import Histogram
 
 __all__ = [
@@ -120,7 +120,8 @@ def make_waiting(make: Makers) -> Gauge:
     """Make the metric of waits for brokers, which the alert KpWaiting reads."""
     return make.gauge(
         "kp_waiting_seconds",
-        "Seconds for which a request to the brokers has been waited for, with their last error",
+        "Seconds for which a request to the brokers has been waited for, with their last error; or a "
+        "connection, with the reason why there is none",
         ["request", "error"],
     )
 
@@ -129,7 +130,7 @@ def set_waiting(gauge: Gauge, waits: Mapping[Wait, float]) -> None:
     """Set the seconds of each wait, and remove the former waits."""
     gauge.clear()
     for wait, seconds in waits.items():
-        gauge.labels(wait.request, wait.error).set(seconds)
+        gauge.labels(wait.request, wait.problem if wait.request == CONNECTION else wait.error).set(seconds)
 
 
 def children_of(metric: _Metric) -> Callable[..., _Metric]:

@@ -9,6 +9,7 @@ happens to the process.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -25,6 +26,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from knowledgepulse_kafka.connection_diagnosis import MAY_BE_FULL
 from knowledgepulse_kafka.errors import NoBrokerError, SecurityError
 from knowledgepulse_worker.errors import SettingsError, StartError
 from knowledgepulse_worker.http.server import serving
@@ -136,15 +138,21 @@ class Supervisor:
                 pauses = _pauses()
             pause = next(pauses)
             logger.error("the worker %s; starting it again in %g s", ending, pause)
-            self._port.without_child(State.STARTING, self._last_end)
+            self._tell_end(status, pause)
             if not await self._unless_stopped(asyncio.sleep(pause)):
                 break
         return 0
 
+    def _tell_end(self, status: int, pause: float) -> None:
+        """Show how the process ended; the reason comes first where only a person can remove it."""
+        if status == StartError.exit_status:
+            self._port.without_child(State.REFUSED, _needs_you(self._error or self._last_end, pause))
+        self._port.without_child(State.STARTING, self._last_end)
+
     async def _wait_for_broker(self) -> None:
         # A worker that was ready stays ready: while the broker is down, no other worker could do more.
         answer = partial(self._port.without_child, ready=self._was_ready)
-        answer(State.STARTING, self._with_error("the worker is starting"))
+        answer(State.STARTING, self._starting())
         for pause in _pauses():
             try:
                 async with (
@@ -152,21 +160,24 @@ class Supervisor:
                     TopicAdmin(self._settings.kafka, self._settings.topics),
                 ):
                     return
-            except (NoBrokerError, SecurityError, SettingsError) as error:
+            except (SecurityError, SettingsError) as error:
                 # Settings that worked once may work again, since a password changes on one side first.
-                if self._first and not isinstance(error, NoBrokerError):
+                if self._first:
                     raise
                 problem = str(error)
-            except TimeoutError:
-                servers = self._settings.kafka.bootstrap_servers
-                problem = f"kafka.bootstrap_servers: {servers}: no answer in {PROBE_LIMIT:g} s"
+                answer(State.REFUSED, _needs_you(problem, pause))
+            except (NoBrokerError, TimeoutError) as error:
+                problem = str(error) or (
+                    f"kafka.bootstrap_servers: {self._settings.kafka.bootstrap_servers}: no answer in "
+                    f"{PROBE_LIMIT:g} s"
+                )
+                answer(State.WAITING_FOR_KAFKA, f"cannot connect to Kafka: {problem}{self._hint(problem)}")
             logger.warning("%s; trying again in %g s", problem, pause)
-            answer(State.WAITING_FOR_KAFKA, f"the worker waits for the broker: {problem}")
             await asyncio.sleep(pause)
 
     async def _run_process(self) -> int:
         """Start the process and watch it; return its exit status, negative for a signal."""
-        self._port.without_child(State.STARTING, self._with_error("the worker is starting"))
+        self._port.without_child(State.STARTING, self._starting())
         self._error = None
         with _pipe() as (reader, writer), self._port.socket_of_next_child() as inherited:
             process = await asyncio.create_subprocess_exec(
@@ -221,6 +232,15 @@ class Supervisor:
 
     def _with_error(self, what: str) -> str:
         return what if self._error is None else f"{what}; the last error: {self._error}"
+
+    def _hint(self, problem: str) -> str:
+        """Say what a refused connection means where there was one before."""
+        return f": {MAY_BE_FULL}" if self._was_ready and os.strerror(errno.ECONNREFUSED) in problem else ""
+
+    def _starting(self) -> str:
+        """Say that the process is starting, and what ended the one before."""
+        end = self._last_end if self._error is None else ""
+        return self._with_error(f"the worker is starting; {end}" if end else "the worker is starting")
 
     def _ending(self, status: int) -> str:
         """Describe how the process ended; a SIGKILL from elsewhere is probably the kernel's, for memory."""
@@ -292,6 +312,10 @@ def _warn_of_limits(settings: Settings) -> None:
                 "%s, %g s, should be more than %s, %g s: a wait for a broker may end without its reason",
                 *(longer, more, name, limit),
             )
+
+
+def _needs_you(problem: str, pause: float) -> str:
+    return f"{problem}; it needs you, and tries again in {pause:g} s"
 
 
 def _pauses() -> Iterator[float]:

@@ -13,7 +13,10 @@ _MIN_SIMILARITY = 0.75
 
 
 def doubts_about(settings: Settings) -> Iterator[str]:
-    """Yield a line for each domain whose name is nearly that of one with weights of its own."""
+    """Yield a line for each domain whose name is nearly that of one with weights of its own, and others."""
+    kafka = settings.kafka
+    if (kafka.security_protocol, kafka.sasl_mechanism) == ("SASL_PLAINTEXT", "PLAIN"):
+        yield "kafka.security_protocol: SASL_PLAINTEXT: sends user name and password in clear text"
     for section, policy in (("policy", settings.policy), ("shadow", settings.shadow)):
         for doubt in () if policy is None else doubtful_domains(policy):
             yield f"{section}.{doubt}"

@@ -202,6 +202,8 @@ class KafkaSettings(SecretSection):
         values = {name: getattr(self, name) for name in names}
         values |= {name: partial(self.secret, name) for name in self.secrets()}
         values["sasl_oauthbearer_token_provider"] = self._token_provider()
+        if self.sasl_password_file is not None:
+            values["password_setting"] = "sasl_password_file"  # noqa: S105 - a name
         return Config(**values, prefix=f"{self.name}.", remedy=REMEDY)
 
     def _token_provider(self) -> TokenFunction | None:

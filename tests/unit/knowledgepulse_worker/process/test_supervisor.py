@@ -343,6 +343,44 @@ beat(60)
         await here.started(2)
 
 
+async def test_what_refused_a_start_is_the_first_reason_until_a_process_is_ready(tmp_path):
+    """It was brown, "Starting", with the reason last; and gone once the next process was killed."""
+    does = """
+if start == 1:
+    os.write(heartbeat, READY + b'{"error": "kafka: the right Read is missing"}\\n')
+    sys.exit(78)
+while start == 2 and not os.path.exists(starts + ".go2"): time.sleep(0.01)
+if start == 2:
+    os.kill(os.getpid(), signal.SIGKILL)
+while not os.path.exists(starts + ".go3"): time.sleep(0.01)
+while True:
+    os.write(heartbeat, READY)
+    time.sleep(0.01)
+"""
+
+    async def shown(starts):
+        await here.started(starts)
+        metrics = (await here.get("/metrics"))[1]
+        verdict = json.loads((await here.get("/readyz"))[1])["verdict"]
+        assert (is_in("refused") in metrics, is_in("starting") in metrics) == (True, True)
+        return [verdict["text"], *(other["text"] for other in verdict["others"])]
+
+    async with running(tmp_path, does) as here:
+        refused = "Refused: kafka: the right Read is missing; it needs you, and tries again in 0.01 s"
+        assert await shown(2) == [
+            refused,
+            "Starting: the worker is starting; the last error: kafka: the right Read is missing",
+        ]
+        (tmp_path / "starts.go2").touch()
+        assert await shown(3) == [
+            refused,
+            "Starting: the worker is starting; the worker was killed, perhaps for memory",
+        ]
+        (tmp_path / "starts.go3").touch()
+        await here.becomes(200)
+        assert is_in("refused") not in (await here.get("/metrics"))[1]
+
+
 @pytest.mark.parametrize("error", REFUSALS)
 async def test_a_refusal_by_the_broker_at_the_first_start_is_not_retried(tmp_path, monkeypatch, error):
     monkeypatch.setattr(Answering, "away", 10**9)
@@ -363,6 +401,9 @@ async def test_a_refusal_by_the_broker_after_a_successful_start_is_retried(
         await here.worked()
         Answering.away = 3
         os.kill(here.starts[-1], signal.SIGKILL)
+        async with asyncio.timeout(120):
+            while is_in("refused") not in (await here.get("/metrics"))[1]:
+                await asyncio.sleep(0.01)
         await here.started(2)
     assert caplog.text.count(f"{error}; trying again") == 3
 
@@ -383,7 +424,7 @@ async def test_probes_and_pages_are_answered_while_the_broker_is_down(tmp_path, 
     here = Supervised(tmp_path, "beat(60)")
     running = asyncio.create_task(here.run())
     assert await here.get("/livez") == (200, '{"live": true}')
-    await here.becomes(503, "the worker waits for the broker: kafka.bootstrap_servers: no broker answers")
+    await here.becomes(503, "cannot connect to Kafka: kafka.bootstrap_servers: no broker answers")
     assert is_in("waiting_for_kafka") in (await here.get("/metrics"))[1]
     stop()
     await running
@@ -488,7 +529,7 @@ beat(60)
         )
         Answering.away = 10**9
         answering.set()
-        await here.becomes(503, "the worker waits for the broker: kafka.bootstrap_servers: no broker answers")
+        await here.becomes(503, "cannot connect to Kafka: kafka.bootstrap_servers: no broker answers")
 
 
 async def test_a_port_in_use_is_an_error_before_anything_starts(tmp_path):

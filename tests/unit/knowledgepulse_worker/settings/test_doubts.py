@@ -30,3 +30,17 @@ def test_the_shadow_policy_is_checked_too():
     settings = Settings(shadow={"domains": {"kode": {"threshold": 0.5}}})
 
     assert list(doubts_about(settings)) == ["shadow.domains.kode: a domain of your own; did you mean code?"]
+
+
+def test_a_password_in_clear_text_is_told_once_of_the_setting():
+    """The client said it at each connection, before the line that named what was wrong."""
+    kafka = {"security_protocol": "SASL_PLAINTEXT", "sasl_username": "a", "sasl_password": "b"}
+    of_plain, of_scram = (
+        Settings.model_validate({"kafka": kafka | {"sasl_mechanism": mechanism}})
+        for mechanism in ("PLAIN", "SCRAM-SHA-512")
+    )
+
+    assert list(doubts_about(of_plain)) == [
+        "kafka.security_protocol: SASL_PLAINTEXT: sends user name and password in clear text"
+    ]
+    assert list(doubts_about(of_scram)) == []
