@@ -168,7 +168,7 @@ def _other_parts(kind: str, block: dict[str, Any], path: str, losses: Losses) ->
         yield None, hub.Text(as_text(without(block, *_TYPES)))
     elif kind == "refusal":
         yield None, hub.Text(_read(block, ("refusal",), path, losses))
-        yield None, hub.Error()
+        yield None, hub.Error(interruption=True)
     elif kind in _MEDIA:
         losses.add(path, block)
     else:

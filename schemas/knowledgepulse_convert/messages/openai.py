@@ -204,7 +204,7 @@ def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Messag
     parts = [hub.reasoning(item.reasoning_content), *thoughts, *content]
     parts += _thoughts(item.summary, f"{lost_at}.summary[]", losses)
     if item.refusal:
-        parts += [hub.Text(item.refusal), hub.Error()]
+        parts += [hub.Text(item.refusal), hub.Error(interruption=True)]
     for number, call in enumerate(item.tool_calls or ()):
         called = call.function or call.custom
         if called is None:

@@ -18,6 +18,7 @@ from knowledgepulse_convert.common.input_format import InputFormat, of_session
 from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.reading import InputModel, count_unread, read
 from knowledgepulse_convert.common.session_log import lines_of, project_of
+from knowledgepulse_convert.common.statuses import told_by
 from knowledgepulse_convert.sessions.claude_code import Session
 
 _ENVELOPE = {"session_id": "sessionId", "parent_tool_use_id": "agentId", "isSynthetic": "isMeta"}
@@ -83,7 +84,7 @@ class _Stream:
         is_told = text == main.last_text().strip() or hub.Error(text) in hub.parts_in(main.run.messages[-1:])
         text = "" if is_told else text
         if result.is_error or str(result.subtype).startswith("error"):
-            main.add("assistant", [hub.Error(text)])
+            main.add("assistant", [hub.Error(text, interruption=told_by(result.subtype) == "cut_off")])
         else:
             main.add("assistant", [hub.Text(text)] if text else [])
             main.add("assistant", hub.cut_off(result.stop_reason))

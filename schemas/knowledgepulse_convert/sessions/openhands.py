@@ -32,6 +32,7 @@ from knowledgepulse_convert.common.reading import (
     read,
     unwrap,
 )
+from knowledgepulse_convert.common.statuses import told_by
 from knowledgepulse_convert.common.verdicts import Verdicts
 from knowledgepulse_convert.common.words import words
 from knowledgepulse_convert.messages.blocks import contents_of, text_of
@@ -39,6 +40,8 @@ from knowledgepulse_convert.messages.definitions import definitions_of
 
 _KINDS = ("MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
 _FAILURE = "ConversationErrorEvent"
+_STATES = ("error", "stuck")
+"""The states of a conversation that has failed."""
 _OWN = {"kind", "source", "args", "extras"}
 """Members that no other program's records of actions have, as far as is known."""
 _UUID = len("xxxxxxxx-xxxx-xxxx")
@@ -164,14 +167,16 @@ def _run(values: list[Any], path: str, losses: Losses) -> hub.Run:
             event = read(_Event, value, f"{path}[{number}]")
             run.messages.append(_message(event, f"{path}[]", losses))
             is_update = event.kind == "ConversationStateUpdateEvent"
-            failed = event.kind == _FAILURE or (is_update and event.value in ("error", "stuck"))
+            status = event.code if event.kind == _FAILURE else event.value if is_update else None
+            failed = event.kind == _FAILURE or status in _STATES
         else:
             legacy = read(_LegacyEvent, value, f"{path}[{number}]")
             run.messages.append(_legacy_message(legacy, f"{path}[]", losses))
-            failed = (legacy.extras or {}).get("agent_state") == "error"
+            status = (legacy.extras or {}).get("agent_state")
+            failed = status in _STATES
         run.ended_at = parse_time(value.get("timestamp")) or run.ended_at
         if failed:
-            run.ending = "failed"
+            run.ending = told_by(status) or "failed"
     first = values[0].get("id") if values else None
     if isinstance(first, str) and len(first) >= _UUID:
         run.native_id = first

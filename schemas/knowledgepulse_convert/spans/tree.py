@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
-from itertools import takewhile
+from itertools import islice, takewhile
 from operator import itemgetter
 from typing import Any
 
@@ -206,7 +206,7 @@ class _Tree:
         """Return a run's root, and behind it those of the runs that its tools started.
 
         An agent is a part of the run that hands the conversation over to it, or that does not tell what it
-        was asked.
+        was asked. Where spans tell no agents, a model that calls tools within a tool is one.
         """
         roots = [root]
         for run in roots:  # which grows
@@ -214,14 +214,29 @@ class _Tree:
             while rest:
                 node = rest.popleft()
                 if node is not run and isinstance(node.event, ToolRun) and not hands_over(node.event.call):
-                    started = list(filter(self._is_asked, self._whole(list(self._outermost_agents([node])))))
+                    agents = list(self._outermost_agents([node]))
+                    started = self._asked(self._whole(agents)) if agents else self._loops(node)
                     self._started |= {agent.id: run for agent in started}
                     roots += started
                 rest += [child for child in self._children.get(node.id, ()) if child.id not in self._started]
         return roots
 
-    def _is_asked(self, root: Node) -> bool:
-        return any(_asks(node.event) for node in self._ordered(root) if node.event is not None)
+    def _asked(self, agents: list[Node]) -> list[Node]:
+        """Return the agents that have a text of the user, as one that was asked has."""
+        return [agent for agent in agents if any(map(_asks, self._events_below(agent)))]
+
+    def _loops(self, tool: Node) -> list[Node]:
+        """Return the spans in a tool's span in which a model begins a conversation and calls tools."""
+        return [child for child in self._children.get(tool.id, ()) if self._is_loop(child)]
+
+    def _is_loop(self, root: Node) -> bool:
+        events = self._events_below(root)
+        before, after = _first_input(list(islice(events, 1)))
+        return not before and _has_user(after) and any(isinstance(event, ToolRun) for event in events)
+
+    def _events_below(self, root: Node) -> Iterator[ModelCall | ToolRun]:
+        """Yield the events of a node and its descendants, as far as they are asked for."""
+        return (node.event for node in self._ordered(root) if node.event is not None)
 
     def _outermost_agents(self, roots: list[Node]) -> Iterator[Node]:
         rest = deque(roots)
