@@ -359,7 +359,7 @@ async def test_a_share_shows_its_cut_and_ranks_beside_a_shadow_policy_with_a_thr
     await expect(page.locator("#by-domain th")).to_have_text("defaultthe best 10%, now from 0.95")
     await expect(page.locator("#by-route th")).to_have_text("defaultthe best 10%, shadow threshold 0.9")
     await expect(page.locator("#contribute-list > li").first).to_contain_text("rank 1 of 20")
-    await expect(page.locator("#chart")).to_contain_text("now from 0.95")
+    await expect(page.locator("#chart")).to_contain_text("default now from 0.95")
     await expect(page.locator("#reading")).to_have_text("By the policy share of 10%, 14.6% pass: 6 of 41")
     await expect(page.locator("#contrast")).to_contain_text("so some passed below where it begins now")
     assert here.complaints == []
@@ -395,15 +395,18 @@ async def test_the_histogram_shows_the_selected_domain_and_its_threshold(stage, 
     page = (await visit(stage.url)).page
     chart = page.locator("#chart")
     await expect(chart).to_have_attribute(
-        "aria-label", re.compile("Histogram of 4 scores from 0 to 1; threshold at 0.5, legal at 0.25.")
+        "aria-label", re.compile("Histogram of 4 scores from 0 to 1; legal threshold at 0.25, default thre")
     )
-    assert await chart.locator("text.threshold").all_text_contents() == ["threshold 0.5", "legal 0.25"]
+    assert await chart.locator("text.threshold").all_text_contents() == ["1", "2"]
+    marks = page.locator("#marks > li")
+    assert await marks.all_text_contents() == ["1 legal threshold 0.25", "2 default threshold 0.5"]
     reading = page.locator("#reading")  # each by its own domain's
     await expect(reading).to_have_text("At the thresholds of the policy, 50.0% pass: 2 of 4")
 
     await page.get_by_role("combobox", name="Domain").select_option("legal")
 
-    assert await chart.locator("text.threshold").all_text_contents() == ["threshold 0.25"]
+    assert await chart.locator("text.threshold").all_text_contents() == ["legal threshold 0.25"]
+    await expect(page.locator("#marks")).to_be_hidden()
     assert await chart.locator("line.threshold").get_attribute("x1") == "25.0000%"
     assert await chart.locator("title").all_text_contents() == [
         "0.1 to 0.125: 1 trace, 0 pass",
@@ -674,8 +677,9 @@ async def test_dead_letters_are_told_by_reason_with_the_command_that_lists_them(
 
     await expect(page.locator("#buried-of")).to_have_text("Dead letters, last 15 min")
     await expect(page.locator("#buried")).to_have_text("1")
-    await expect(page.locator("#buried-more")).to_have_text(
-        "1 not_json: kp-worker dead-letters list --reason not_json1 since the start"
+    await expect(page.locator("#buried-more")).to_have_text("1 not_json, 1 since the start")
+    await expect(page.locator("#dead-commands")).to_have_text(
+        "kp-worker dead-letters list --reason not_json --config worker.toml"
     )
 
 
