@@ -77,6 +77,12 @@ class DeadLetterHeaders(BaseModel):
         alias="kp-form",
         description="what the value is, if the reason is `not_json` or `invalid_trace`",
     )
+    unwrap: str | None = Field(
+        default=None,
+        alias="kp-unwrap",
+        description="the steps that could lead to a trace inside the value, separated by spaces, if the "
+        "worker unwraps values",
+    )
     value_length: int | None = Field(
         default=None,
         alias="kp-value-length",

@@ -16,10 +16,11 @@ from prometheus_client import CollectorRegistry
 import knowledgepulse_worker.scoring
 from generator.tables import renewed
 from knowledgepulse_schemas import DeadLetterHeaders
-from knowledgepulse_schemas.dead_letter import REASONS
+from knowledgepulse_schemas.dead_letter import FORMS, REASONS
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status_data import StatusData
 from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, ROUTES, Policy
+from knowledgepulse_worker.records.output_headers import HEADERS, ORIGINAL_TIMESTAMP, WRAPPING
 from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.scoring.overrides import EFFECTS
 from knowledgepulse_worker.settings import Settings, sections
@@ -72,13 +73,18 @@ def test_the_headers_table_names_every_header():
         r"^\| `([^`]+)`", "\n".join(table("docs/reference/headers.md", "Headers")), re.MULTILINE
     )
     dead_letter = [field.alias for field in DeadLetterHeaders.model_fields.values()]
-    ours = ["kp-source", "kp-score", "kp-policy", "kp-timestamp", "kp-redaction-error", "kp-completed-by"]
+    ours = [*HEADERS, WRAPPING, ORIGINAL_TIMESTAMP, "kp-redaction-error", "kp-completed-by"]
     assert named == [*ours, *dead_letter]
 
 
 def test_the_reasons_table_has_every_reason():
     rows = [row.split("|")[1] for row in table("docs/operators/dead-letters.md", "Dead letters")]
     assert sorted(re.findall(r"`(\w+)`", "".join(rows))) == sorted(REASONS)
+
+
+def test_the_forms_table_has_every_form():
+    rows = [row.split("|")[1] for row in table("docs/operators/dead-letters.md", "What the value is")]
+    assert sorted(re.findall(r"`(\w+)`", "".join(rows))) == sorted(FORMS)
 
 
 def test_the_weights_table_is_the_references():

@@ -61,7 +61,7 @@ def unit_of(
 ) -> KnowledgeUnit | HoldReason | Literal["invalid"]:
     """Return the unit to send for a contributed record, or the reason for sending nothing.
 
-    ``value``: the record's value.
+    ``value``: the record's trace.
     """
     try:
         trace = _known(value)

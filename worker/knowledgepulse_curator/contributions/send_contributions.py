@@ -32,6 +32,7 @@ from knowledgepulse_schemas.headers import last_header
 from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.kafka.worker_topics import contributions_topic_name
 from knowledgepulse_worker.message_text import printable
+from knowledgepulse_worker.records.output_headers import trace_of
 from knowledgepulse_worker.scoring import bounded_id
 from knowledgepulse_worker.settings import RegistrySettings, Settings
 from knowledgepulse_worker.tools.common.group_program import group_program
@@ -116,7 +117,7 @@ class Sender:
             return self._held("", source.decode("utf-8", "replace"), "not_redacted")
         if scored is None:
             return self._held("", f"{record.topic}/{record.partition}/{record.offset}", "foreign")
-        unit = unit_of(record.value, scored, self.registry)
+        unit = unit_of(trace_of(record), scored, self.registry)
         if not isinstance(unit, KnowledgeUnit):
             return self._held(scored.id, scored.source, unit)
         answer = await self.persistence.ask(lambda: self._answer(unit))

@@ -21,9 +21,9 @@ from knowledgepulse_worker.policy import CONTRIBUTE, Policy
 from knowledgepulse_worker.records.decode import decode_members, with_quality_score
 from knowledgepulse_worker.records.decode_content import counts_of
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
+from knowledgepulse_worker.records.output_headers import worker_headers
 from knowledgepulse_worker.records.score_header import decode_score, without_content
 from knowledgepulse_worker.scoring import Score, TraceText, decide, rescore
-from knowledgepulse_worker.tools.common.scored_records import worker_headers
 from knowledgepulse_worker.tools.common.trace_summary import MetadataSummary, OutcomeSummary
 
 REASONS = {
@@ -238,7 +238,7 @@ class Rules:
         headers = worker_headers(record.headers)
         try:
             members = decode_members(record.value or b"", CandidateMembers)
-            parts = None if headers is None else without_content(decode_score(headers[1]))
+            parts = None if headers is None else without_content(decode_score(headers.score))
             source, policy_digest = (
                 (last_header(record.headers, name) or b"").decode() for name in ("kp-source", "kp-policy")
             )

@@ -19,10 +19,11 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.records.decode import with_quality_score
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
+from knowledgepulse_worker.records.output_headers import HEADERS, unwrapped
 from knowledgepulse_worker.records.outputs import with_original_timestamp
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.common.scored_records import HEADERS, read_line
+from knowledgepulse_worker.tools.common.scored_records import read_line
 from knowledgepulse_worker.tools.policies.scored_topics import require_topics
 from knowledgepulse_worker.tools.terminal.console import TopicProgressCallback
 from knowledgepulse_worker.tools.terminal.lines import file_errors, without_mark
@@ -72,7 +73,7 @@ class TopicInputs:
         async for record in self.reader.read(topic, int(partition), offsets):
             if record.offset % _EVERY == 0:
                 self.progress(part, record.offset - offsets.start, len(offsets))
-            yield with_original_timestamp(raw_record(record))
+            yield unwrapped(with_original_timestamp(raw_record(record)))
         self.progress(part, len(offsets), len(offsets))
 
 

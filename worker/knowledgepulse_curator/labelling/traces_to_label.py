@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import chain, islice, zip_longest
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ from knowledgepulse_curator.labels.labels import Labels, drawn_place, label_of
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode_content import texts_of
+from knowledgepulse_worker.records.output_headers import trace_of
 from knowledgepulse_worker.scoring import (
     Content,
     ScoredRecord,
@@ -27,7 +27,7 @@ from knowledgepulse_worker.scoring import (
     similarity_text,
 )
 from knowledgepulse_worker.tools.policies.command_inputs import Inputs
-from knowledgepulse_worker.tools.policies.scored_files import is_raw
+from knowledgepulse_worker.tools.policies.scored_files import raw_trace
 from knowledgepulse_worker.tools.terminal.lines import located_lines
 
 TraceName = tuple[str, str]
@@ -49,7 +49,7 @@ def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -
         runs[record.task][record.id] = None
     wanted = {(record.source, record.id) for record in sample}
     if given.files:
-        values = _values_of_files(given.files, {location for location, _ in wanted})
+        values = _values_of_files(given, {location for location, _ in wanted})
         by_name = {(location, name): values[location] for location, name in wanted if location in values}
     else:
         by_name = asyncio.run(_values_of_topics(given, wanted))
@@ -90,10 +90,11 @@ def sample_to_label(
     return list(islice(in_turns, count))
 
 
-def _values_of_files(paths: Iterable[Path], wanted: Collection[str]) -> dict[str, bytes]:
+def _values_of_files(given: Inputs, wanted: Collection[str]) -> dict[str, bytes]:
     """Return the raw traces among the wanted lines; output of `kp-worker score` has no steps of its own."""
-    lines = (located for path in paths for located in located_lines(path))
-    return {location: line for location, line in lines if location in wanted and is_raw(location, line)}
+    lines = (located for path in given.files for located in located_lines(path) if located[0] in wanted)
+    traces = ((location, raw_trace(location, line, given.settings)) for location, line in lines)
+    return {location: trace for location, trace in traces if trace is not None}
 
 
 async def _values_of_topics(given: Inputs, wanted: Collection[TraceName]) -> dict[TraceName, bytes]:
@@ -101,7 +102,7 @@ async def _values_of_topics(given: Inputs, wanted: Collection[TraceName]) -> dic
 
     async with open_scored_topics(given.settings) as topics:
         return {
-            name: record.value or b""
+            name: trace_of(record)
             async for record, scored in topics.read(given.period)
             if (name := (scored.source, scored.id)) in wanted
         }

@@ -31,7 +31,7 @@ class Admission:
     """Admits a lane's records, one after another.
 
     Args:
-        settings: the limits, and which text of a trace is embedded.
+        settings: the limits, how values are read, and which text of a trace is embedded.
         batcher: embeds the texts; None without an embedder.
         suspects: the records that may kill the process.
         metrics: times the decoding.
@@ -45,6 +45,7 @@ class Admission:
         self, settings: Settings, batcher: Batcher | None, suspects: Suspects, metrics: TraceMetrics
     ) -> None:
         self._limits = settings.limits
+        self._unwrap = settings.records.unwrap
         text = settings.embedding.trace_text
         reads_words = settings.embedding.backend == "lexical" and text == "parts"
         self._text_of = words_text if reads_words else partial(embedding_text, text=text)
@@ -97,7 +98,7 @@ class Admission:
             return UndecodableRecord(record, taken_at, failure)
         started = time.monotonic()
         try:
-            decoded = decode_scorable(record.value, self._limits.trace_bytes)
+            decoded = decode_scorable(record.value, self._limits.trace_bytes, self._unwrap)
         except InvalidRecordError as error:
             failure = bounded_failure(error.reason, error)
             return UndecodableRecord(record, taken_at, failure, ValueRead(form=error.form))

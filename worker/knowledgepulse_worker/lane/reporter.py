@@ -18,6 +18,7 @@ from knowledgepulse_worker.observe.recent import LAST_RECORDS, PublishedTrace
 from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.policy import ROUTES
 from knowledgepulse_worker.records.decode_content import counts_of, judged_of
+from knowledgepulse_worker.records.output_headers import trace_of
 from knowledgepulse_worker.scoring import ScoredRecord, reading_of
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Reporter:
             in_force = self._shadow.in_force
             counts, reading = outcome.counts, in_force.reading
             if reading > reading_of(counts):
-                counts = counts_of(record.value or b"", reading)
+                counts = counts_of(_trace_in(outcome), reading)
             decided = ScoredRecord(
                 source=record.source,
                 id=entry.trace_id or "",
@@ -110,7 +111,7 @@ class Reporter:
                 policy=entry.policy,
                 counts=counts,
                 ending=ending_of(metadata.ending),
-                judged=judged_of(record.value or b"") if is_shown else None,
+                judged=judged_of(_trace_in(outcome)) if is_shown else None,
             )
             if (shadow := self._shadow.add(decided)) is not None:
                 self._metrics.policy.compared(score.decision, shadow.decision)
@@ -141,6 +142,11 @@ class Reporter:
                 "reason": None if entry.failure is None else entry.failure.reason,
             },
         )
+
+
+def _trace_in(outcome: RecordOutcome) -> bytes:
+    """Return the bytes of a scored trace, without what wraps it."""
+    return b"" if outcome.output is None else trace_of(outcome.output)
 
 
 def _published(outcome: RecordOutcome) -> PublishedTrace | None:

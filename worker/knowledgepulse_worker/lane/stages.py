@@ -39,14 +39,14 @@ class DecodedRecord(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def trace(self) -> ReasoningTrace:
-        """The members that the schema names, which are decoded now if they were only checked."""
+        """The members that the schema names, which are decoded now if those of a bare trace were checked."""
         value = self.record.value or b""
         return self.decoded.trace or decode_trace(value, len(value))
 
     @property
     def read(self) -> ValueRead:
         """What reading the record's value found."""
-        return ValueRead(self.decoded.score_place)
+        return ValueRead(self.decoded.score_place, steps=self.decoded.steps)
 
     @property
     def is_ready(self) -> bool:

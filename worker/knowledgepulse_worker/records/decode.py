@@ -8,8 +8,9 @@ inputs, whose objects may take a hundred times the size of their JSON, are kept 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from types import GenericAlias, NoneType, UnionType
-from typing import Any, TypedDict, TypeVar, Union, get_args, get_origin
+from typing import Any, NamedTuple, TypedDict, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -41,7 +42,7 @@ from knowledgepulse_worker.records.valid_traces import (
     read_ending,
     valid_trace,
 )
-from knowledgepulse_worker.records.wrapping import documents, place_of
+from knowledgepulse_worker.records.wrapping import Document, Edit, Steps, documents, layers_of, place_of
 from knowledgepulse_worker.scoring import Scorable, scorable
 
 Validated = TypeVar("Validated")
@@ -169,24 +170,57 @@ class ScorableTrace(msgspec.Struct, gc=False):
 
     Attributes:
         scorable: what is read of it when it is scored and reported.
-        score_place: where the value has the score; empty, where it may be inserted, if it has none; None if
-            it takes a parser to find.
+        score_place: where its bytes have the score; empty, where it may be inserted, if they have none; None
+            if it takes a parser to find.
         trace: the members that the schema names; None if they were only checked.
+        steps: the steps that lead to it in the value; none if it is the value.
     """
 
     scorable: Scorable
     score_place: Range | None
     trace: ReasoningTrace | None = None
+    steps: Steps = ()
 
 
-def decode_trace(value: bytes | None, max_bytes: int) -> ReasoningTrace:
+class WholeTrace(NamedTuple):
+    """A trace, as the schema reads it, with its place in the value.
+
+    Attributes:
+        trace: the members that the schema names.
+        score_place: see :class:`ScorableTrace`.
+        steps: the steps that lead to it in the value; none if it is the value.
+        content: its bytes.
+    """
+
+    trace: ReasoningTrace
+    score_place: Range | None
+    steps: Steps
+    content: bytes
+
+
+def decode_trace(value: bytes | None, max_bytes: int, unwrap: Sequence[str] = ()) -> ReasoningTrace:
+    """Decode a raw trace; see :func:`decode_whole`."""
+    return decode_whole(value, max_bytes, unwrap).trace
+
+
+def decode_scorable(value: bytes | None, max_bytes: int, unwrap: Sequence[str] = ()) -> ScorableTrace:
+    """Read what a score takes of a raw trace; see :func:`decode_whole` for what is accepted."""
+    value = _checked(value, max_bytes)
+    if (scanned := scan(value)) is not None:
+        return ScorableTrace(*scanned)
+    trace, score_place, steps, _ = _decode(value, unwrap)
+    return ScorableTrace(scorable(trace), score_place, trace, steps)
+
+
+def decode_whole(value: bytes | None, max_bytes: int, unwrap: Sequence[str] = ()) -> WholeTrace:
     """Decode a raw trace.
 
     An escaped lone surrogate is read as U+FFFD; this affects neither score nor output.
 
     Args:
         value: a record's value.
-        max_bytes: the largest accepted size.
+        max_bytes: the largest accepted size of the value.
+        unwrap: the steps that may lead to a trace inside the value, by ``records.unwrap``.
 
     Returns:
         the trace, which takes at most 20 times the value's memory.
@@ -195,16 +229,7 @@ def decode_trace(value: bytes | None, max_bytes: int) -> ReasoningTrace:
         InvalidRecordError: ``empty``, ``too_large``, ``not_json`` (RFC 8259) or ``invalid_trace``. The last
             two say what the value is.
     """
-    return _decode(_checked(value, max_bytes)).trace
-
-
-def decode_scorable(value: bytes | None, max_bytes: int) -> ScorableTrace:
-    """Read what a score takes of a raw trace; see :func:`decode_trace` for what is accepted."""
-    value = _checked(value, max_bytes)
-    if (scanned := scan(value)) is not None:
-        return ScorableTrace(*scanned)
-    trace, score_place = _decode(value)
-    return ScorableTrace(scorable(trace), score_place, trace)
+    return _decode(_checked(value, max_bytes), unwrap)
 
 
 def _checked(value: bytes | None, max_bytes: int) -> bytes:
@@ -217,13 +242,43 @@ def _checked(value: bytes | None, max_bytes: int) -> bytes:
     return value
 
 
-def _decode(value: bytes) -> ValidTrace:
-    """Decode a trace, or say what the value is."""
+def _decode(value: bytes, unwrap: Sequence[str]) -> WholeTrace:
+    """Decode a trace, bare or else unwrapped, or say what the value is."""
     try:
-        return decode_bare(value)
+        return WholeTrace(*decode_bare(value), (), value)
     except InvalidRecordError as error:
         refused = error
-    raise refusal(value, refused, _found(value, refused), ())
+    found = list(documents(value, unwrap))
+    if not found and (pointer := pointer_to_trace(value)):
+        found = list(documents(value, [*unwrap, pointer]))
+    read = [_read_document(document, refused) for document in _one_way_each(found, unwrap)]
+    valid = [whole for whole in read if isinstance(whole, WholeTrace)]
+    if len(valid) == 1 and {*valid[0].steps} <= {*unwrap}:
+        return valid[0]
+    raise refusal(value, refused, [_found(whole) for whole in read], unwrap)
+
+
+def _one_way_each(found: Iterable[Document], unwrap: Sequence[str]) -> Iterator[Document]:
+    """Yield one document for each place: by the first way whose steps are all allowed, if there is one."""
+    places: dict[Steps, Document] = {}
+    for document in found:
+        known = places.setdefault(place := place_of(document.steps), document)
+        if not {*known.steps} <= {*unwrap} and {*document.steps} <= {*unwrap}:
+            places[place] = document
+    return iter(places.values())
+
+
+def _read_document(document: Document, refused: InvalidRecordError) -> WholeTrace | Found:
+    if not document.steps:
+        return Found((), str(refused))
+    try:
+        return WholeTrace(*decode_bare(document.content), *document)
+    except InvalidRecordError as error:
+        return Found(document.steps, str(error))
+
+
+def _found(read: WholeTrace | Found) -> Found:
+    return read if isinstance(read, Found) else Found(read.steps, None)
 
 
 def decode_bare(value: bytes) -> ValidTrace:
@@ -243,26 +298,6 @@ def decode_bare(value: bytes) -> ValidTrace:
         metadata = bytes(top.metadata)
         _require_once("quality_score", metadata, members_of(metadata, _Metadata))
     return ValidTrace(trace, None)
-
-
-def _found(value: bytes, refused: InvalidRecordError) -> list[Found]:
-    """Return the documents of traces in a value that was refused, one for each place."""
-    found = list(documents(value))
-    if not found and (pointer := pointer_to_trace(value)):
-        found = list(documents(value, [pointer]))
-    places = {place_of(document.steps): document for document in reversed(found)}
-    return [
-        Found(document.steps, str(refused) if not document.steps else _problem(document.content))
-        for document in reversed(places.values())
-    ]
-
-
-def _problem(content: bytes) -> str | None:
-    try:
-        decode_bare(content)
-    except InvalidRecordError as error:
-        return str(error)
-    return None
 
 
 def _has_unique_names(text: bytes) -> bool:
@@ -363,19 +398,29 @@ def decode_members(value: bytes, members: type[Members]) -> Members:
     return members_of(require_json(value), members)
 
 
-def with_quality_score(value: bytes, score: float, place: Range | None = None) -> bytes:
-    """Return the trace's bytes with ``metadata.quality_score`` set and no other byte changed.
+def with_quality_score(value: bytes, score: float, place: Range | None = None, steps: Steps = ()) -> bytes:
+    """Return a value with the trace's ``metadata.quality_score`` set and no other byte changed.
+
+    In a text, the member's quotes are escaped.
 
     Args:
         value: bytes that :func:`decode_trace` accepted.
         score: written as the shortest decimal that reads back as the same double.
-        place: where the score has its place, if that is known.
+        place: where the trace has its score, if that is known.
+        steps: the steps that lead to the trace in the value.
+
+    Raises:
+        InvalidRecordError: the steps do not lead to a trace.
     """
-    start, end = place or _place_of_score(value)
+    layers = layers_of(value, steps)
+    start, end = place or _place_of_score(layers[-1].content if layers else value)
     number = msgspec.json.encode(score)
     if start == end:
         number = QUALITY_SCORE + b":" + number + b","
-    return value[:start] + number + value[end:]
+    edit = Edit(start, end, number)
+    for layer in reversed(layers):
+        edit = layer.outward(edit)
+    return edit.of(value)
 
 
 def _place_of_score(value: bytes) -> tuple[int, int]:

@@ -19,7 +19,8 @@ from knowledgepulse_schemas.dead_letter import Form
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.json_text import accepted_members
-from knowledgepulse_worker.records.wrapping import FRAME, POINTER, TEXT, Steps, frame_length
+from knowledgepulse_worker.records.wrapping import Steps, frame_length
+from knowledgepulse_worker.settings.record_settings import FRAME, POINTER, TEXT
 
 _HEAD = 4096
 """Bytes that are examined of a value that is not JSON; the largest value that may be an address."""

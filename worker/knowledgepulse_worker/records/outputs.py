@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from base64 import b64encode
+from copy import copy
 from hashlib import sha256
 from struct import pack
 from typing import Any, TypeVar
@@ -13,26 +13,26 @@ from msgspec.structs import replace
 
 from knowledgepulse_kafka.records import NO_TIMESTAMP, Headers, OutputRecord, RawRecord, is_utf8
 from knowledgepulse_schemas import DeadLetterHeaders
+from knowledgepulse_schemas.headers import last_header
 from knowledgepulse_worker.errors import LedgerError, RedactionReason
 from knowledgepulse_worker.policy import ROUTES
 from knowledgepulse_worker.records.decode import with_quality_score
 from knowledgepulse_worker.records.ledger_records import Entry, Failure
+from knowledgepulse_worker.records.output_headers import MILLISECONDS, ORIGINAL_TIMESTAMP, WRAPPING
 from knowledgepulse_worker.records.score_header import (
     decode_quality_score,
     decode_score,
     encode_score,
     without_content,
 )
-from knowledgepulse_worker.records.wrapping import UNREAD, ValueRead
-from knowledgepulse_worker.settings import TopicSettings
+from knowledgepulse_worker.records.wrapping import UNREAD, ValueRead, Wrapping, trace_in
+from knowledgepulse_worker.settings import RecordSettings, TopicSettings
 
 TRUNCATED_BYTES = 1024
 """Maximum bytes of the key, and of the value, of a dead letter that its topic rejected as too large."""
 
-ORIGINAL_TIMESTAMP = "kp-timestamp"
-"""Header with the record's timestamp, in milliseconds, if the output could not carry it."""
-
-_MILLISECONDS = re.compile(rb"-?\d{1,19}")
+_CONTENT_TYPES = frozenset({"content-type", "contenttype"})
+_JSON = b"application/json"
 _Record = TypeVar("_Record", RawRecord, OutputRecord)
 
 
@@ -43,11 +43,21 @@ class Outputs:
         topics: the topics' names.
         partitions: the partition count of every topic. A record keeps its partition number if the output
             topic has as many partitions as the raw topic; otherwise, its key decides.
+        records: how values are read, and what outputs hold.
     """
 
-    def __init__(self, topics: TopicSettings, partitions: dict[str, int]) -> None:
+    def __init__(
+        self, topics: TopicSettings, partitions: dict[str, int], records: RecordSettings | None = None
+    ) -> None:
         self._topics = topics
+        self.records = records or RecordSettings()
         self._keeps_partition = {name: partitions[name] == partitions[topics.raw] for name in partitions}
+
+    def under(self, records: RecordSettings) -> Outputs:
+        """Return a builder that differs only in how values are read and in what outputs hold."""
+        other = copy(self)
+        other.records = records
+        return other
 
     def build(self, record: RawRecord, entry: Entry, read: ValueRead = UNREAD) -> OutputRecord:
         """Return the record's output according to its entry.
@@ -59,18 +69,13 @@ class Outputs:
 
         Raises:
             LedgerError: the entry is neither a decision nor a failure.
+            InvalidRecordError: no trace is where the steps lead.
         """
         if entry.decision is not None and entry.score is not None and record.value is not None:
-            score = decode_quality_score(entry.score)
-            return self._record(
-                record,
-                self._topics.of(ROUTES[entry.decision]),
-                with_quality_score(record.value, score, read.score_place),
-                record.headers + _score_headers(record, entry, entry.score),
-            )
+            return self._scored(record, entry, self._topics.of(ROUTES[entry.decision]), read)
         if entry.failure is not None:
             kept, packed = _publishable(record.headers)
-            headers = kept + _dead_letter_headers(record, entry.failure, form=read.form, **packed)
+            headers = kept + self._letter_headers(record, entry.failure, read, **packed)
             return self._record(record, self._topics.dead_letter, record.value, headers)
         raise LedgerError(f"the entry of {record.source} has neither a decision nor a failure")
 
@@ -102,7 +107,7 @@ class Outputs:
                 "headers_sha256": sha256(packed).hexdigest(),
             }
         small = replace(record, key=None if record.key is None else key)
-        headers = kept + _dead_letter_headers(record, entry.failure, form=read.form, **removed)
+        headers = kept + self._letter_headers(record, entry.failure, read, **removed)
         return self._record(small, self._topics.dead_letter, value[:TRUNCATED_BYTES], headers)
 
     def build_redacted(
@@ -128,6 +133,34 @@ class Outputs:
         )
         return self._record(replace(record, key=None), topic, None, headers)
 
+    def _scored(self, record: RawRecord, entry: Entry, topic: str, read: ValueRead) -> OutputRecord:
+        headers, value, steps = record.headers, record.value or b"", read.steps
+        ours = _score_headers(record, entry, entry.score or b"")
+        if steps:
+            ours += ((WRAPPING, Wrapping(self.records.output, steps).header()),)
+        if steps and self.records.output == "bare":
+            headers += _right_content_types(headers)
+            value, steps = trace_in(value, steps), ()
+        score = decode_quality_score(entry.score or b"")
+        scored = with_quality_score(value, score, read.score_place, steps)
+        return self._record(record, topic, scored, headers + ours)
+
+    def _letter_headers(
+        self, record: RawRecord, failure: Failure, read: ValueRead, **removed: Any
+    ) -> Headers:
+        headers = DeadLetterHeaders(
+            exception=failure.exception,
+            message=failure.message,
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            reason=failure.reason,
+            form=read.form,
+            unwrap=" ".join(self.records.unwrap) or None,
+            **removed,
+        )
+        return tuple(headers.to_kafka())
+
     def _record(self, record: RawRecord, topic: str, value: bytes | None, headers: Headers) -> OutputRecord:
         output = OutputRecord(
             topic=topic,
@@ -152,9 +185,18 @@ def with_current_timestamp(output: OutputRecord) -> OutputRecord:
 def with_original_timestamp(record: _Record) -> _Record:
     """Undo :func:`with_current_timestamp`; return any other output unchanged."""
     name, value = record.headers[-1] if record.headers else ("", None)
-    if name != ORIGINAL_TIMESTAMP or not _MILLISECONDS.fullmatch(value or b""):
+    if name != ORIGINAL_TIMESTAMP or not MILLISECONDS.fullmatch(value or b""):
         return record
     return replace(record, timestamp_ms=int(value or b""), headers=record.headers[:-1])
+
+
+def _right_content_types(headers: Headers) -> Headers:
+    """Return the headers that follow those that name another content type than JSON."""
+    return tuple(
+        (name, _JSON)
+        for name in dict.fromkeys(name for name, _ in headers if name.casefold() in _CONTENT_TYPES)
+        if (last_header(headers, name) or b"").partition(b";")[0].strip().lower() != _JSON
+    )
 
 
 def _score_headers(record: RawRecord, entry: Entry, score: bytes) -> Headers:
@@ -185,16 +227,3 @@ def _publishable(headers: Headers) -> tuple[Headers, dict[str, str]]:
 
 def _base64(content: bytes | None) -> str | None:
     return None if content is None else b64encode(content).decode()
-
-
-def _dead_letter_headers(record: RawRecord, failure: Failure, **more: Any) -> Headers:
-    headers = DeadLetterHeaders(
-        exception=failure.exception,
-        message=failure.message,
-        topic=record.topic,
-        partition=record.partition,
-        offset=record.offset,
-        reason=failure.reason,
-        **more,
-    )
-    return tuple(headers.to_kafka())

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -30,11 +30,10 @@ from knowledgepulse_worker.records.json_text import (
     require_shallow,
 )
 from knowledgepulse_worker.records.valid_traces import Range
+from knowledgepulse_worker.settings.record_settings import FRAME, POINTER, TEXT
 
 Steps: TypeAlias = tuple[str, ...]
 
-FRAME = "frame"
-TEXT = "text"
 MEMBERS = ("/data", "/payload", "/after/payload")
 """The members in which known envelopes hold a document: CloudEvents', Kafka Connect's and Debezium's."""
 
@@ -42,8 +41,6 @@ MAX_STEPS = 3
 MAX_NAMES = 4
 """Maximum names in a pointer."""
 
-POINTER = re.compile(r'(?:/(?:[^\x00-\x20\x7f/~"\\,]|~[01])+){1,4}')
-"""A JSON Pointer that can be a step; its names have no space, since spaces separate steps in a header."""
 
 _TYPE = "ReasoningTrace"
 _MARKS = ("@context", "@type")
@@ -67,14 +64,61 @@ class ValueRead(NamedTuple):
     Attributes:
         score_place: where the trace has its score; None if that takes a parser to find.
         form: what a value is that holds no trace to be scored; None if it was not examined.
+        steps: the steps that lead to the trace; none if it is the value.
     """
 
     score_place: Range | None = None
     form: Form | None = None
+    steps: Steps = ()
 
 
 UNREAD = ValueRead()
 """Nothing is known of how a value is read."""
+
+
+class Wrapping(NamedTuple):
+    """How an output's trace was read, and what the output holds.
+
+    Attributes:
+        output: ``same`` if it is wrapped as the raw record was, ``bare`` if it is the trace alone.
+        steps: the steps that led to the trace in the raw record; at least one.
+    """
+
+    output: Literal["same", "bare"]
+    steps: Steps
+
+    @property
+    def around(self) -> Steps:
+        """The steps that lead to the trace in the output."""
+        return self.steps if self.output == "same" else ()
+
+    def header(self) -> bytes:
+        """Return the value of ``kp-wrapping``."""
+        return " ".join((self.output, *self.steps)).encode()
+
+
+def read_wrapping(header: bytes | None) -> Wrapping | None:
+    """Return what the value of ``kp-wrapping`` says; None if no worker can have written it."""
+    output, *steps = (header or b"").decode("utf-8", "replace").split(" ")
+    if output not in ("same", "bare") or not is_way(steps):
+        return None
+    return Wrapping("same" if output == "same" else "bare", tuple(steps))
+
+
+def is_way(steps: Sequence[str]) -> bool:
+    """Return whether these can be the steps that lead to a trace."""
+    return 1 <= len(steps) <= MAX_STEPS and all(
+        step in (FRAME, TEXT) or POINTER.fullmatch(step) for step in steps
+    )
+
+
+def trace_in(value: bytes, steps: Steps) -> bytes:
+    """Return the document to which steps lead in a value.
+
+    Raises:
+        InvalidRecordError: ``invalid_trace``, a step leads nowhere.
+    """
+    return layers_of(value, steps)[-1].content if steps else value
 
 
 class _Place(NamedTuple):

@@ -12,6 +12,7 @@ from knowledgepulse_worker.errors import InvalidRecordError, RedactionError
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.ledger_records import Entry
+from knowledgepulse_worker.records.output_headers import trace_of
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.scoring import bounded_id
 
@@ -64,7 +65,7 @@ class Redaction:
         """
         started = time.monotonic()
         try:
-            value, trace = await redacted_trace(self._redact, output.value or b"")
+            value, trace = await redacted_trace(self._redact, trace_of(output))
         except RedactionError as error:
             return self._without(record, entry, error, time.monotonic() - started)
         self._metrics.traces.redacted("ok", time.monotonic() - started)

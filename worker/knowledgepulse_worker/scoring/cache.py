@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +11,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from knowledgepulse_worker.scoring.look_ups import Found, look_ups
-
 # Exceeds the rounding error of a float32 dot product of unit vectors of up to a few thousand dimensions.
 _ROUNDING = 1e-5
-_AT_ONCE = 512
 
 Vector: TypeAlias = NDArray[np.float32]
 
@@ -75,10 +71,8 @@ class VectorCache:
         self._expected: list[ArrayLike] = []
         self._rows: dict[int, int] = {}  # of what is expected, by identity
         self._expected_units = self._matrix[:0]
+        self._similarities = np.zeros((LOOK_UPS, max_elements), dtype=np.float32)
         self._added = 0
-        self._compiled = look_ups(self._matrix, self._times)
-        room = (LOOK_UPS if self._compiled is None else 0, max_elements)
-        self._similarities = np.zeros(room, dtype=np.float32)
 
     @property
     def size(self) -> int:
@@ -87,11 +81,6 @@ class VectorCache:
 
     def __len__(self) -> int:
         return self.size
-
-    @property
-    def _oldest(self) -> int:
-        """The slot of the oldest vector."""
-        return self._added % self.max_elements if self._added > self.max_elements else 0
 
     def add(self, vector: ArrayLike, *, id: str | None = None, at: float | None = None) -> None:  # noqa: A002
         """Add a vector, normalised to length 1, and evict the oldest vector if the cache is full.
@@ -107,11 +96,8 @@ class VectorCache:
         slot = self._added % self.max_elements
         unit = self._unit(vector)
         self._matrix[slot] = unit
-        if self._compiled is not None:
-            self._compiled.put(slot)
-        else:
-            self._similarities[: len(self._expected), slot] = self._expected_units @ unit
-            self._digests[slot] = int.from_bytes(blake2b(unit.tobytes(), digest_size=8).digest())
+        self._similarities[: len(self._expected), slot] = self._expected_units @ unit
+        self._digests[slot] = int.from_bytes(blake2b(unit.tobytes(), digest_size=8).digest())
         self._times[slot] = time.time() if at is None else at
         self._ids[slot] = id
         self._added += 1
@@ -132,8 +118,7 @@ class VectorCache:
         units = np.stack([*map(self._unit, vectors)])
         self._expected, self._expected_units = [*vectors], units
         self._rows = {id(vector): row for row, vector in enumerate(self._expected)}
-        if self._compiled is None:
-            self._similarities[: len(units), : self.size] = (self._matrix[: self.size] @ units.T).T
+        self._similarities[: len(units), : self.size] = (self._matrix[: self.size] @ units.T).T
 
     def nearest(self, vector: ArrayLike, *, at: float | None = None) -> Nearest | None:
         """Return the most similar entry, the oldest among equals, or None if there is none to compare with.
@@ -148,24 +133,10 @@ class VectorCache:
         unit, size = self._unit(vector), self.size
         if size == 0:
             return None
-        since = -math.inf if self.ttl is None else (time.time() if at is None else at) - self.ttl
-        if self._compiled is None:
-            found = self._nearest(unit, self._rows.get(id(vector)), since)
-        else:
-            found = self._compiled.nearest(unit, size, self._oldest, since)
-        return None if found is None else Nearest(found.similarity, self._ids[found.slot])
-
-    def _nearest(self, unit: Vector, row: int | None, since: float) -> Found | None:
-        """Return the nearest entry without the compiled library.
-
-        Args:
-            unit: the vector, of length 1 or 0.
-            row: its number among those that were expected, if it was.
-            since: the time from which on entries count.
-        """
-        size = self.size
+        row = self._rows.get(id(vector))
         similarities = self._matrix[:size] @ unit if row is None else self._similarities[row, :size]
-        if since > -math.inf:
+        if self.ttl is not None:
+            since = (time.time() if at is None else at) - self.ttl
             similarities = np.where(self._times[:size] < since, np.float32(-np.inf), similarities)
         highest = np.maximum.reduce(similarities)
         if highest == -np.inf:
@@ -175,18 +146,9 @@ class VectorCache:
         slots = (similarities >= highest - _ROUNDING).nonzero()[0]
         if len(slots) > 1:
             slots = self._different(slots)
-        exact = self._exact(slots, unit.astype(np.float64))
+        exact = np.add.reduce(self._matrix[slots].astype(np.float64) * unit.astype(np.float64), axis=1)
         first = int(exact.argmax())
-        return Found(int(slots[first]), float(exact[first]))
-
-    def _exact(self, slots: NDArray[np.intp], unit: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the similarities of entries, computed so many at a time as the processor's cache holds."""
-        exact = np.empty(len(slots))
-        for start in range(0, len(slots), _AT_ONCE):
-            end = min(start + _AT_ONCE, len(slots))
-            rows = self._matrix[slots[start:end]].astype(np.float64)
-            np.add.reduce(np.multiply(rows, unit, out=rows), axis=1, out=exact[start:end])
-        return exact
+        return Nearest(float(exact[first]), self._ids[slots[first]])
 
     def max_cosine_similarity(self, vector: ArrayLike, *, at: float | None = None) -> float | None:
         """Return the similarity of :meth:`nearest`, or None if there is nothing to compare with."""
@@ -199,10 +161,13 @@ class VectorCache:
 
     def _different(self, slots: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return the slots by age, only the oldest of equal vectors, since retries add many equal ones."""
-        younger, older = np.split(slots, [slots.searchsorted(self._oldest)])
+        head = self._added % self.max_elements if self._added > self.max_elements else 0
+        younger, older = np.split(slots, [slots.searchsorted(head)])
         by_age = np.concatenate([older, younger])
-        _, oldest = np.unique(self._digests[by_age], return_index=True)
-        return by_age[np.sort(oldest)]
+        oldest = dict[int, int]()
+        for slot, digest in zip(by_age.tolist(), self._digests[by_age].tolist(), strict=True):
+            oldest.setdefault(digest, slot)
+        return np.array([*oldest.values()])
 
     def _unit(self, vector: ArrayLike) -> Vector:
         if (row := self._rows.get(id(vector))) is not None:
@@ -214,4 +179,4 @@ class VectorCache:
         norm = np.sqrt(np.add.reduce(np.square(array, dtype=np.float64)))
         if not np.isfinite(norm):
             raise ValueError("the vector is not finite")
-        return np.ascontiguousarray((array / norm).astype(np.float32) if norm > 0 else array)
+        return (array / norm).astype(np.float32) if norm > 0 else array

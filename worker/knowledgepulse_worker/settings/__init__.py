@@ -25,6 +25,7 @@ from knowledgepulse_worker.settings.models import (
     TopicSettings,
     WebSettings,
 )
+from knowledgepulse_worker.settings.record_settings import RecordSettings
 from knowledgepulse_worker.settings.registry_settings import RegistrySettings
 from knowledgepulse_worker.settings.rendering import render, render_changed
 from knowledgepulse_worker.settings.setting_paths import sections
@@ -40,6 +41,7 @@ __all__ = [
     "KafkaSettings",
     "LimitSettings",
     "LogSettings",
+    "RecordSettings",
     "RegistrySettings",
     "Settings",
     "TopicSettings",

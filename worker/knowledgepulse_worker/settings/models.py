@@ -21,6 +21,7 @@ from knowledgepulse_worker.errors import SettingsError
 from knowledgepulse_worker.function_reference import FUNCTION_REFERENCE, import_function
 from knowledgepulse_worker.policy import ROUTES, Policy, Route
 from knowledgepulse_worker.settings.assemble_settings import AssembleSettings
+from knowledgepulse_worker.settings.record_settings import RecordSettings
 from knowledgepulse_worker.settings.redaction_settings import RedactionSettings
 from knowledgepulse_worker.settings.registry_settings import RegistrySettings
 from knowledgepulse_worker.settings.section import SecretSection, TopicName
@@ -480,6 +481,7 @@ class Settings(BaseSettings):
         "compared, but not published",
     )
     fleet: FleetSettings = Field(default_factory=FleetSettings)
+    records: RecordSettings = Field(default_factory=RecordSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
     redaction: RedactionSettings = Field(default_factory=RedactionSettings)
     registry: RegistrySettings = Field(default_factory=RegistrySettings)

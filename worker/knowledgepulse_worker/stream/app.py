@@ -236,7 +236,8 @@ def services_of(
         redact: redacts contributed traces for ``topics.redacted``; None if there is no such topic.
         throttles: the times for which brokers throttle the clients.
     """
-    outputs = Outputs(settings.topics, {name: topic.partitions for name, topic in topics.items()})
+    partitions = {name: topic.partitions for name, topic in topics.items()}
+    outputs = Outputs(settings.topics, partitions, settings.records)
     copies = settings.topics.redacted
     redaction = Redaction(redact, copies, outputs, metrics) if redact and copies else None
     shadow = ShadowComparison(policy)

@@ -289,10 +289,10 @@ async def test_an_unexpected_decoding_error_is_fatal_and_loses_no_record(make_ha
     """No record behind it is taken, whose position would be committed."""
     error = RuntimeError("a defect")
 
-    def decode(value, limit):
+    def decode(value, *limits):
         if value == b"no JSON":
             raise error
-        return decode_scorable(value, limit)
+        return decode_scorable(value, *limits)
 
     decode_scorable = admission.decode_scorable
     monkeypatch.setattr(admission, "decode_scorable", decode)

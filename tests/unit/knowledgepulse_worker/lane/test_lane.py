@@ -41,8 +41,8 @@ async def test_a_trace_s_memory_is_free_once_it_is_scored_although_it_is_not_com
 ):
     decoded = []
 
-    def decode(value, max_bytes):
-        valid = decode_scorable(value, max_bytes)
+    def decode(value, max_bytes, unwrap):
+        valid = decode_scorable(value, max_bytes, unwrap)
         decoded.append(weakref.ref(valid.trace))
         return valid
 

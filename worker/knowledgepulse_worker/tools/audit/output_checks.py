@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from collections.abc import Sequence
+from typing import NamedTuple, get_args
 
 from knowledgepulse_kafka.records import NO_TIMESTAMP, RawRecord
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.dead_letter import ContentReason, Reason, UnreadReason
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
-from knowledgepulse_worker.records.decode import check_readable, decode_trace
+from knowledgepulse_worker.records.decode import check_readable, decode_whole
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.outputs import Outputs
-from knowledgepulse_worker.records.wrapping import ValueRead
+from knowledgepulse_worker.records.wrapping import Steps, ValueRead
 from knowledgepulse_worker.scoring import Counts, Nearest, Score, score_trace
 from knowledgepulse_worker.scoring.dimensions import NOVELTY_UNKNOWN
 from knowledgepulse_worker.tools.audit.source_index import Output, short_hash
@@ -23,21 +24,37 @@ ROUNDING = 1e-9
 _RECOMPUTED = [name for name in DIMENSIONS if name != "novelty"]
 
 
-def read_trace(record: RawRecord) -> tuple[ReasoningTrace | None, Reason | None]:
-    """Decode a record of any size: the size limit is a setting, which may have changed since."""
+class RecordRead(NamedTuple):
+    """What reading a record found.
+
+    Attributes:
+        trace: the record's; None if it is none.
+        rejection: why it is none; None if it is one.
+        steps: the steps that lead to the trace in the value; none if it is the value.
+    """
+
+    trace: ReasoningTrace | None
+    rejection: Reason | None = None
+    steps: Steps = ()
+
+
+def read_trace(record: RawRecord, unwrap: Sequence[str]) -> RecordRead:
+    """Decode a record of any size: the size limit is a setting, which may have changed since.
+
+    ``unwrap``: the steps that could lead to a trace when an output was made, which may have changed, too.
+    """
     try:
         check_readable(record)
-        return decode_trace(record.value, max_bytes=record.size), None
+        whole = decode_whole(record.value, record.size, unwrap)
     except InvalidRecordError as error:
-        return None, error.reason
+        return RecordRead(None, error.reason)
+    return RecordRead(whole.trace, steps=whole.steps)
 
 
-def mismatches(
-    record: RawRecord, trace: ReasoningTrace | None, output: Output, builder: Outputs
-) -> list[str]:
+def mismatches(record: RawRecord, read: RecordRead, output: Output, builder: Outputs) -> list[str]:
     """Name the parts of an output that differ from what the worker builds from its record and headers.
 
-    ``trace``: the record's; None if it is not a trace.
+    ``read``: what reading the record finds, under the settings of the output.
     """
     if record.fault is not None or _was_unread(record, output):
         return []  # one of the two has no content, because limits.batch_bytes has changed
@@ -45,11 +62,12 @@ def mismatches(
     # A record without a timestamp is published with the current time.
     if output.timestamp_ms != record.timestamp_ms != NO_TIMESTAMP:
         wrong.append("timestamp")
-    if output.says.failure is None and trace is None:
+    if output.says.failure is None and read.trace is None:
         return [*wrong, "value"]
+    builder = builder.under(output.records)
     build = builder.build_truncated if output.truncated else builder.build
     try:
-        built = build(record, output.says, ValueRead(form=output.form))
+        built = build(record, output.says, ValueRead(form=output.form, steps=read.steps))
     except DECODE_ERRORS:  # invalid kp-score, which is reported elsewhere
         return wrong
     expected = Output.of(built, output.says, truncated=output.truncated)

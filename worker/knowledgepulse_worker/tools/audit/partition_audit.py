@@ -6,12 +6,12 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from itertools import islice
 
 from knowledgepulse_kafka.errors import DeliveryError, TooLargeError, UnacceptableError
 from knowledgepulse_kafka.records import NO_TIMESTAMP, RawRecord
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.policy import Policy, are_of_one_policy
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
@@ -70,7 +70,6 @@ class _Case:
     scored: Entry | None = None
     record: RawRecord | None = None
     trace: ReasoningTrace | None = None
-    rejection: Reason | None = None
     is_replacement: bool = False
     wrong: list[str] = field(default_factory=list)
 
@@ -112,6 +111,7 @@ class PartitionAudit:
         self._bounds = bounds
         self._policies = policies
         self._text = settings.embedding.trace_text
+        self._unwrap = settings.records.unwrap
         self._accounted: int | None = None
         self._known = index.known(partition)
         self._next = next(self._known, _END)
@@ -185,16 +185,20 @@ class PartitionAudit:
         return _Case(known.offset, known.outputs, cached, _says(entry, known.outputs))
 
     def _case(self, record: RawRecord, known: OffsetRecords) -> _Case:
-        trace, rejection = read_trace(record)
-        case = _Case(record.offset, [], None, None, record, trace, rejection)
+        read = cache(partial(read_trace, record))
+        scored = (output.unwrap for output in known.outputs if _was_scored([output]))
+        trace = read(next(scored, self._unwrap)).trace
+        case = _Case(record.offset, [], None, None, record, trace)
         for output in known.outputs:
-            wrong = mismatches(record, trace, output, self._builder)
+            under_its_own = read(output.unwrap)
+            wrong = mismatches(record, under_its_own, output, self._builder)
             if self._is_of_another_record(wrong, record.offset):
                 self._report.unknown += 1
                 case.is_replacement = True
             else:
                 case.outputs.append(output)
                 case.wrong += [f"{part} does not match the record" for part in wrong]
+                case.wrong += check_dead_letter(under_its_own.rejection, output)
         entries = [entry for entry in known.entries if _is_of(entry, record)]
         if entries and not self._in_rewind(record.offset):
             case.wrong += [
@@ -270,8 +274,6 @@ class PartitionAudit:
             report.rescored += 1
         elif unequal:
             case.wrong.append(f"repeats differ in {', '.join(unequal)}")
-        for output in outputs:
-            case.wrong += check_dead_letter(case.rejection, output)
         self._check_scores(
             case, [scored for scored in outputs if scored.says.failure is None], rescored=rescored
         )

@@ -20,8 +20,9 @@ from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_schemas.dead_letter import Form
 from knowledgepulse_worker.policy import FORMER_DIGEST_LENGTH, ROUTES
 from knowledgepulse_worker.records.ledger_records import Entry, Failure, decode_entry
+from knowledgepulse_worker.records.output_headers import worker_headers
 from knowledgepulse_worker.records.outputs import with_original_timestamp
-from knowledgepulse_worker.settings import TopicSettings
+from knowledgepulse_worker.settings import RecordSettings, TopicSettings
 
 _FORMER_REPEATS = 512
 """The number of offsets by which outputs of releases before 0.3.0 could repeat after a crash."""
@@ -42,6 +43,8 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
         truncated: whether it is a dead letter with a truncated value.
         in_transaction: whether it was written in a transaction, as every output since 0.3.0.
         form: what a dead letter says that its value is.
+        unwrap: the steps that led to the trace, or could lead to one in a dead letter.
+        is_bare: whether it says that it is the trace alone, which was wrapped.
     """
 
     topic: str
@@ -54,6 +57,14 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
     truncated: bool = False
     in_transaction: bool = True
     form: Form | None = None
+    unwrap: tuple[str, ...] = ()
+    is_bare: bool = False
+
+    @property
+    def records(self) -> RecordSettings:
+        """How values were read, and what outputs held, when it was made."""
+        output: Literal["same", "bare"] = "bare" if self.is_bare else "same"
+        return RecordSettings.model_construct(unwrap=self.unwrap, output=output)
 
     @classmethod
     def of(cls, record: OutputRecord, says: Entry, *, truncated: bool) -> Self:
@@ -231,7 +242,12 @@ class SourceIndex:
             score=ours.get("kp-score", "").encode(),
             policy=ours.get("kp-policy", ""),
         )
-        return int(source[2]), Output.of(record, says, truncated=False)
+        output = Output.of(record, says, truncated=False)
+        headers = worker_headers(record.headers)
+        if headers is not None and (wrapping := headers.wrapping) is not None:
+            is_bare = wrapping.output == "bare"
+            output = msgspec.structs.replace(output, unwrap=wrapping.steps, is_bare=is_bare)
+        return int(source[2]), output
 
     def _read_dead_letter(self, record: OutputRecord) -> tuple[int, Output] | None:
         try:
@@ -243,7 +259,8 @@ class SourceIndex:
         failure = Failure(ours.reason, ours.exception, ours.message)
         says = Entry(ours.offset, record.timestamp_ms, failure=failure)
         output = Output.of(record, says, truncated=ours.value_length is not None)
-        return ours.partition, msgspec.structs.replace(output, form=ours.form)
+        unwrap = tuple((ours.unwrap or "").split())
+        return ours.partition, msgspec.structs.replace(output, form=ours.form, unwrap=unwrap)
 
     def _note(self, record: OutputRecord, partition: int, source: int) -> None:
         """Track the first source in an output partition, and jumps back beyond former repeats."""

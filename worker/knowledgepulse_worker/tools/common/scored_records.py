@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, Protocol
 
@@ -15,12 +14,11 @@ from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.records.decode_content import content_and_counts_of
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
+from knowledgepulse_worker.records.output_headers import KafkaRecord as OutputValue
+from knowledgepulse_worker.records.output_headers import trace_of, worker_headers
 from knowledgepulse_worker.records.score_header import decode_score
 from knowledgepulse_worker.scoring import Content, Counts, Score, ScoredRecord, UnitInterval
 from knowledgepulse_worker.tools.common.trace_summary import TraceSummary
-
-HEADERS = ("kp-source", "kp-score", "kp-policy")
-"""The headers that the worker appends to a scored record, in order."""
 
 JUDGED = "✓"
 """Marks a run that somebody judged, behind its ending."""
@@ -29,15 +27,11 @@ _TEXT_CHARACTERS = 80
 """Characters of an objective and of a result in a row."""
 
 
-class KafkaRecord(Protocol):
+class KafkaRecord(OutputValue, Protocol):
     """The attributes of an output topic's record that are read, with the names that clients give them."""
 
     @property
-    def value(self) -> bytes | None: ...  # noqa: D102 - as the client has them, like the next ones
-    @property
-    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...  # noqa: D102
-    @property
-    def timestamp(self) -> int: ...  # noqa: D102
+    def timestamp(self) -> int: ...  # noqa: D102 - as the client has it
 
 
 def is_named(record: ScoredRecord, name: str) -> bool:
@@ -135,10 +129,10 @@ def read_scored_record(record: KafkaRecord) -> ScoredRecord | None:
     headers = worker_headers(record.headers)
     if headers is None:
         return None
-    source, score, policy = headers
+    source, score, policy, *_ = headers
     try:
         parts = decode_score(score)
-        trace = decode_members(record.value or b"", TraceSummary)
+        trace = decode_members(trace_of(record), TraceSummary)
         source_text, policy_digest = source.decode(), policy.decode()
     except (*DECODE_ERRORS, InvalidRecordError):
         return None
@@ -168,16 +162,7 @@ def read_counted(record: KafkaRecord) -> ScoredRecord | None:
     if scored is None:
         return None
     try:
-        content, counts = content_and_counts_of(record.value or b"")
+        content, counts = content_and_counts_of(trace_of(record))
     except InvalidRecordError:
         return None
     return replace(scored, content=content, counts=counts)
-
-
-def worker_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[bytes, bytes, bytes] | None:
-    """Return source, score and policy of a scored record, or None unless they are its last headers."""
-    last = headers[-len(HEADERS) :]
-    if tuple(name for name, _ in last) != HEADERS:
-        return None
-    source, score, policy = (value for _, value in last)
-    return None if source is None or score is None or policy is None else (source, score, policy)

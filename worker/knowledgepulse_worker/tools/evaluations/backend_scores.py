@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.message_text import printable
+from knowledgepulse_worker.records.output_headers import trace_of
 from knowledgepulse_worker.tools.backends.backend import FAULTS, Backend, RunScore, batches, fault_text
 from knowledgepulse_worker.tools.backends.run_scores import read_scored, run_score
 from knowledgepulse_worker.tools.backends.send_scores import SCORES_TOGETHER
@@ -61,7 +62,7 @@ def _score_of(backend: Backend, record: KafkaRecord, metrics: EvaluationMetrics)
         return None
     details = {"policy": scored.policy, "source": scored.source}
     try:
-        made = run_score(backend, read_scored(record.value or b""), scored.score, details)
+        made = run_score(backend, read_scored(trace_of(record)), scored.score, details)
     except (InvalidRecordError, *FAULTS) as fault:
         metrics.results["failed"].inc()
         logger.warning("%s: no score could be made: %s", printable(scored.source), fault_text(fault))

@@ -19,6 +19,7 @@ from knowledgepulse_kafka.rights import READ, WRITE, Right, topic_rights
 from knowledgepulse_kafka.session import Session, commit_repeatedly, positions_after
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.kafka.topic_admin import permitted_admin
+from knowledgepulse_worker.records.output_headers import trace_of
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.backends.all_backends import connected
 from knowledgepulse_worker.tools.backends.backend import Backend
@@ -56,7 +57,7 @@ class Evaluations:
         if scored is None:
             self.metrics.results["foreign"].inc()
             return []
-        span = span_of(record.value)
+        span = span_of(trace_of(record))
         if span is None:
             self.metrics.results["without_span"].inc()
             return []

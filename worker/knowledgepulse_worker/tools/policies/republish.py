@@ -15,10 +15,10 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.policy import Decision, Policy
 from knowledgepulse_worker.records.decode import with_quality_score
+from knowledgepulse_worker.records.output_headers import HEADERS, worker_headers
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import RescoreReport, Score, scores_under
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.common.scored_records import HEADERS
 from knowledgepulse_worker.tools.policies.scored_topics import (
     ScoredTopics,
     open_scored_topics,
@@ -73,14 +73,21 @@ async def send_rescored(
     async for record, scored in topics.read(period):
         score = rescored.add(scored, scores.get((scored.source, scored.id)))
         topic = targets[score.decision]
+        former = worker_headers(record.headers)
+        assert former is not None  # noqa: S101 - which made it a scored record
+        around = () if former.wrapping is None else former.wrapping.around
         ours = (scored.source.encode(), encode_score(score), policy.digest.encode())
         output = OutputRecord(
             topic=topic.name,
             partition=record.partition if topic.partitions == partitions[record.topic] else None,
             timestamp_ms=record.timestamp,
             key=record.key,
-            value=with_quality_score(record.value, score.quality_score),
-            headers=(*record.headers[: -len(HEADERS)], *zip(HEADERS, ours, strict=True)),
+            value=with_quality_score(record.value, score.quality_score, steps=around),
+            headers=(
+                *record.headers[: former.start],
+                *zip(HEADERS, ours, strict=True),
+                *record.headers[former.start + len(HEADERS) :],
+            ),
         )
         deliveries.append(await publisher.send_record(output))
         if len(deliveries) >= _MAX_UNCONFIRMED:

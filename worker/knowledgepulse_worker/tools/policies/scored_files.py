@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import msgspec
 
 from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
-from knowledgepulse_worker.records.decode import decode_members
+from knowledgepulse_worker.records.decode import decode_members, decode_whole
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.scoring import ScoredRecord, Scorer
 from knowledgepulse_worker.settings import Settings
@@ -46,14 +47,14 @@ def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredReco
         return make_scorer(settings, load_embedder(settings.embedding, settings.cache))
 
     def read_raw(source: str, line: bytes) -> ScoredRecord:
-        return score_line(line, scorer(), settings.limits.trace_bytes, source, embedder=name)
+        return score_line(line, scorer(), settings, source, embedder=name)
 
     rejections = Rejections()
 
     for path in paths:
         raw = None
         for source, line in located_lines(path):
-            raw = is_raw(source, line) if raw is None else raw
+            raw = is_raw(source, line, settings) if raw is None else raw
             try:
                 yield (read_raw if raw else read_line)(source, line)
             except (*DECODE_ERRORS, InvalidRecordError) as error:
@@ -65,16 +66,27 @@ def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredReco
     rejections.show_rest()
 
 
-def is_raw(source: str, line: bytes) -> bool:
+def is_raw(source: str, line: bytes, settings: Settings) -> bool:
     """Return whether a line is a raw trace, not output of `score`; raise an InputError if it is neither."""
+    return raw_trace(source, line, settings) is not None
+
+
+def raw_trace(source: str, line: bytes, settings: Settings) -> bytes | None:
+    """Return the trace of a raw line, without its wrapping, and None for output of `score`.
+
+    Raises:
+        InputError: the line is neither.
+    """
     try:
         members = decode_members(line, _Kind)
     except InvalidRecordError:
         members = _Kind()
     if members.quality_score != _MISSING:
-        return False
+        return None
     if members.steps != _MISSING:
-        return True
+        return line
+    with suppress(InvalidRecordError):
+        return decode_whole(line.strip(), len(line), settings.records.unwrap).content
     raise InputError(
         f"{source}: neither output of `kp-worker score` nor a trace; "
         "`kp-worker convert` makes traces from sessions, spans and chats"

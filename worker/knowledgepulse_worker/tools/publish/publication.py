@@ -261,7 +261,7 @@ def _rehearse(documents: Iterable[Document], settings: Settings, key: KeyBy) -> 
         records += 1
         without_key += key_of(value, key) is None
         try:
-            decode_trace(value, settings.limits.trace_bytes)
+            decode_trace(value, settings.limits.trace_bytes, settings.records.unwrap)
         except InvalidRecordError as error:
             rejections.show(document.location, error)
     rejections.show_rest()

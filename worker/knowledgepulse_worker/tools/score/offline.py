@@ -11,7 +11,7 @@ from itertools import count
 from knowledgepulse_schemas.trace import parse_date_time
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.policy import Reading
-from knowledgepulse_worker.records.decode import decode_trace
+from knowledgepulse_worker.records.decode import decode_whole
 from knowledgepulse_worker.records.decode_content import content_of, judged_of
 from knowledgepulse_worker.scoring import EmbedFunction, ScoredRecord, Scorer, VectorCache, count_trace
 from knowledgepulse_worker.settings import EmbeddingSettings, Settings
@@ -48,10 +48,10 @@ class Partitions:
         self._scorers: defaultdict[int, Scorer] = defaultdict(make)
         self._without_key = count()
 
-    def score(self, line: bytes, max_bytes: int, embedder: str) -> ScoredRecord:
+    def score(self, line: bytes, settings: Settings, embedder: str) -> ScoredRecord:
         """Score a line against the lines before it in its partition; see :func:`score_line`."""
         partition = self.next_partition(line)
-        scored = score_line(line, self._scorers[partition], max_bytes, embedder=embedder)
+        scored = score_line(line, self._scorers[partition], settings, embedder=embedder)
         return replace(scored, partition=partition)
 
     def next_partition(self, line: bytes) -> int:
@@ -65,7 +65,7 @@ class Partitions:
 
 
 def score_line(
-    line: bytes, scorer: Scorer, max_bytes: int, source: str = "", *, embedder: str
+    line: bytes, scorer: Scorer, settings: Settings, source: str = "", *, embedder: str
 ) -> ScoredRecord:
     """Score a line against the lines before it.
 
@@ -74,15 +74,14 @@ def score_line(
     Args:
         line: the trace's JSON.
         scorer: scores it.
-        max_bytes: the largest trace.
+        settings: the largest value, and how values are read.
         source: the trace's source, if it is known.
         embedder: see :func:`embedder_name`.
 
     Raises:
         InvalidRecordError: the line is not a valid trace.
     """
-    value = line.strip()
-    trace = decode_trace(value, max_bytes)
+    trace, _, _, value = decode_whole(line.strip(), settings.limits.trace_bytes, settings.records.unwrap)
     created_at = parse_date_time(trace.metadata.created_at).timestamp()
     score = scorer.evaluate(trace, at=created_at)
     counts = count_trace(trace, Reading.WORDS)

@@ -64,7 +64,12 @@ def score(files: tuple[str, ...], format_name: str | None, dry_run: bool, given:
 
 def _validate(traces: _Traces, given: Scoring) -> None:
     settings = given.settings
-    good = sum(1 for _ in traces.each(partial(decode_trace, max_bytes=settings.limits.trace_bytes)))
+    good = sum(
+        1
+        for _ in traces.each(
+            partial(decode_trace, max_bytes=settings.limits.trace_bytes, unwrap=settings.records.unwrap)
+        )
+    )
     backend, policy = settings.embedding.backend, settings.policy.digest
     if good:
         errors.print(

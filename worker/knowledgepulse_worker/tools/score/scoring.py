@@ -13,6 +13,7 @@ import click
 
 from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.errors import MissingExtraError, ModelError
+from knowledgepulse_worker.records.decode import decode_whole
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import Settings, load_settings, override
 from knowledgepulse_worker.terminal.config_option import config_option, settings_file
@@ -107,11 +108,14 @@ class Scoring:
             raise type(error)(f"`--embedder lexical` needs no model; {error}") from error
         topic = Partitions(self.partitions, self.key, partial(make_scorer, settings, embedder))
         name = embedder_name(settings.embedding)
-        return partial(topic.score, max_bytes=settings.limits.trace_bytes, embedder=name)
+        return partial(topic.score, settings=settings, embedder=name)
 
     def line_of(self, scored: ScoredRecord, value: bytes) -> str:
-        """Return a score as a line of JSON; with ``--traces``, it ends with its trace, the given JSON."""
-        return score_json(scored, self.settings.policy.digest if self.traces else None, value)
+        """Return a score as a line of JSON; with ``--traces``, it ends with the trace in the value."""
+        if not self.traces:
+            return score_json(scored)
+        trace = decode_whole(value.strip(), len(value), self.settings.records.unwrap).content
+        return score_json(scored, self.settings.policy.digest, trace)
 
     def print_table(self, records: Sequence[ScoredRecord], noun: str) -> None:
         """Print the best traces as a table, and a report; see :func:`report_of`."""

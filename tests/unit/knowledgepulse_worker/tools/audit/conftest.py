@@ -13,7 +13,7 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding import Embeddings, LexicalEmbedder
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.policy import Reading
-from knowledgepulse_worker.records.decode import decode_trace
+from knowledgepulse_worker.records.decode import decode_whole
 from knowledgepulse_worker.records.decode_content import counts_of
 from knowledgepulse_worker.records.ledger_records import (
     Entry,
@@ -24,6 +24,7 @@ from knowledgepulse_worker.records.ledger_records import (
 )
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.score_header import encode_score
+from knowledgepulse_worker.records.wrapping import UNREAD, ValueRead
 from knowledgepulse_worker.scoring import PartitionState, Scorer, VectorCache, bounded_id, embedding_text
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
@@ -81,6 +82,7 @@ class Stream:
         self.counts = dict.fromkeys((topics.raw, topics.contribute, topics.rejected, topics.dead_letter), 2)
         self.raw: list[RawRecord] = []
         self.entries: dict[int, Entry] = {}
+        self.read: dict[int, ValueRead] = {}
         self.changelog: list[bytes | None] = []
         self.outputs: list[OutputRecord] = []
         self.committed = 0
@@ -139,7 +141,7 @@ class Stream:
         if self._scorer is None:
             self.restart()
         self._scorer.policy = policy or self.settings.policy
-        builder = Outputs(self.settings.topics, self.counts)
+        builder = Outputs(self.settings.topics, self.counts, self.settings.records)
         for record in self.raw:
             if record.offset < (self.committed if since is None else since):
                 continue
@@ -147,7 +149,8 @@ class Stream:
                 self.entries[record.offset] = entry = self._score(record)
                 if entry.vector is not None:
                     self.changelog.append(msgspec.msgpack.encode(entry))
-            self.outputs.append(builder.build(record, self.entries[record.offset]))
+            read = self.read.get(record.offset, UNREAD)
+            self.outputs.append(builder.build(record, self.entries[record.offset], read))
             self.committed = max(self.committed, record.offset + 1)
 
     def audit(
@@ -185,8 +188,10 @@ class Stream:
     def _score(self, record):
         entry = Entry(record.offset, record.timestamp_ms)
         try:
-            read = decode_trace(record.value, 2**20)
+            read, _, steps, value = decode_whole(record.value, 2**20, self.settings.records.unwrap)
+            self.read[record.offset] = ValueRead(steps=steps)
         except InvalidRecordError as error:
+            self.read[record.offset] = ValueRead(form=error.form)
             return msgspec.structs.replace(
                 entry, failure=Failure(error.reason, type(error).__name__, str(error))
             )
@@ -194,7 +199,7 @@ class Stream:
         if self.settings.embedding.backend != "none":
             text = embedding_text(read, self.settings.embedding.trace_text)
             vector = self.embedder.embed([text]).vectors[0]
-        counts = counts_of(record.value, Reading.WORDS)
+        counts = counts_of(value, Reading.WORDS)
         score = self._scorer.evaluate_embedded(read, vector, at=record.timestamp_ms / 1000, counts=counts)
         entry = msgspec.structs.replace(
             entry,

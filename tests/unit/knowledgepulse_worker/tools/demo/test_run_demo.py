@@ -55,7 +55,7 @@ def test_about_a_fifth_of_the_demo_passes_whatever_the_partitions_and_the_backen
     embedder = load_embedder(settings.embedding, settings.cache)
     topic = Partitions(partitions, "id", partial(make_scorer, settings, embedder))
 
-    scores = [topic.score(json.dumps(document).encode(), 10**8, backend).score for document in documents]
+    scores = [topic.score(json.dumps(document).encode(), settings, backend).score for document in documents]
 
     assert settings.policy == Policy(share=SHARE)
     assert 0.1 < sum(score.passes for score in scores) / len(scores) < 0.22

@@ -17,7 +17,9 @@ from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 @pytest.fixture
 def scored_lines(real_traces):
     scorer = make_scorer(Settings(), None)
-    return [score_json(score_line(line, scorer, 10**7, embedder="none")).encode() for line in real_traces[:5]]
+    return [
+        score_json(score_line(line, scorer, Settings(), embedder="none")).encode() for line in real_traces[:5]
+    ]
 
 
 SETTINGS = Settings(embedding={"backend": "none"})

@@ -27,7 +27,7 @@ def trace(number):
 )
 def test_scores_traces_with_every_valid_created_at(created_at):
     trace = made(created_at=created_at)
-    scored = score_line(trace.to_json(), make_scorer(Settings(), None), 10_000, embedder="none")
+    scored = score_line(trace.to_json(), make_scorer(Settings(), None), Settings(), embedder="none")
 
     assert scored.id == trace.id
 
@@ -60,7 +60,7 @@ def test_only_partitions_with_traces_take_memory():
 
     topic = Partitions(10_000, "id", make)
     lines = [trace(number) for number in "aba"]
-    partitions = [topic.score(line, 10_000, "none").partition for line in lines]
+    partitions = [topic.score(line, Settings(), "none").partition for line in lines]
 
     assert len(made) == 2
     assert partitions == [topic.next_partition(line) for line in lines]
