@@ -32,6 +32,10 @@ DATA_HEADERS = {
 }
 
 
+TEXT_PAGE_HEADERS = {**DATA_HEADERS, "Content-Type": "text/html; charset=utf-8"}
+"""Headers of a page without a style or a script."""
+
+
 def page_headers(page: bytes) -> dict[str, str]:
     """Return headers that restrict a page to its only script and its only style."""
     own = {

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from html import escape
 from uuid import uuid4
 
 from aiohttp import web
 
 from knowledgepulse_kafka.session import Rebalances, Session
+from knowledgepulse_kafka.throttle import Throttles
 from knowledgepulse_kafka.transactional_publisher import BATCH_BYTES
 from knowledgepulse_worker.http import probes
-from knowledgepulse_worker.http.server import METRICS, listening, probe_response
+from knowledgepulse_worker.http.pages import TEXT_PAGE_HEADERS
+from knowledgepulse_worker.http.server import METRICS, STATUS, listening, probe_response
 from knowledgepulse_worker.observe.metric_registry import CommandMetrics
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.stream.checks import repeat
+from knowledgepulse_worker.tools.common.session_diagnosis import OBSERVE_INTERVAL, SessionDiagnosis
+from knowledgepulse_worker.verdict import ShownVerdict
 
 
 @asynccontextmanager
@@ -44,6 +51,7 @@ async def group_program(
         StartError: the port of the metrics is in use.
         ClientError: see :meth:`Session.__aenter__`.
     """
+    throttles = Throttles()
     session = Session(
         replace(settings.kafka.client_config(), group=group),
         topics,
@@ -52,17 +60,27 @@ async def group_program(
         batch_bytes=batch_bytes,
         rebalance_timeout=settings.limits.rebalance,
         rebalances=rebalances,
+        throttles=throttles,
         granted=None if rebalances is None else f"{group}-*",
     )
-    async with session, listening(settings.web, _pages(metrics, session)):
-        yield session
+    diagnosis = SessionDiagnosis(session, throttles, settings.kafka.session_timeout)
+    async with session, listening(settings.web, _pages(metrics, diagnosis, settings.web.runbook)):
+        observing = asyncio.create_task(repeat(diagnosis.observe, OBSERVE_INTERVAL))
+        try:
+            yield session
+        finally:
+            observing.cancel()
 
 
-def _pages(metrics: CommandMetrics, session: Session) -> web.Application:
-    """Return the metrics and the probes of a program."""
+def _pages(metrics: CommandMetrics, diagnosis: SessionDiagnosis, runbook: str | None) -> web.Application:
+    """Return the metrics, the probes and the status of a program."""
+
+    async def status(_request: web.Request) -> web.Response:
+        await diagnosis.observe()
+        return web.Response(body=_status_page(diagnosis.verdict.shown(runbook)), headers=TEXT_PAGE_HEADERS)
 
     async def page(_request: web.Request) -> web.Response:
-        metrics.waiting(session.waits)
+        metrics.waiting(diagnosis.waits())
         content_type, body = metrics.render()
         return web.Response(body=body, headers={"Content-Type": content_type})
 
@@ -70,10 +88,25 @@ def _pages(metrics: CommandMetrics, session: Session) -> web.Application:
         return probe_response(*probes.live())
 
     async def ready(_request: web.Request) -> web.Response:
-        return probe_response(*probes.ready(session.not_ready))
+        await diagnosis.observe()
+        return probe_response(
+            *probes.ready(diagnosis.session.not_ready, verdict=diagnosis.verdict.as_dict(runbook))
+        )
 
     app = web.Application()
+    app.router.add_get(STATUS, status)
     app.router.add_get(METRICS, page)
     app.router.add_get(probes.LIVE, live)
     app.router.add_get(probes.READY, ready)
     return app
+
+
+def _status_page(verdict: ShownVerdict) -> bytes:
+    """Return a page with what is found about the program."""
+    lines = (f"<li>{escape(finding.text)}</li>" for finding in (verdict, *verdict.others))
+    title = "knowledgepulse-worker"
+    return (
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title>\n<h1>{title}</h1>\n'
+        f"<ul>{''.join(lines)}</ul>\n"
+        f'<p><a href="{probes.READY}">{probes.READY}</a> <a href="{METRICS}">{METRICS}</a></p>\n</html>\n'
+    ).encode()
