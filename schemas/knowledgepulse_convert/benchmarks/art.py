@@ -18,6 +18,7 @@ from knowledgepulse_convert.common.input_format import InputFormat, are_all, run
 from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.reading import (
     InputModel,
+    count_others,
     each,
     items_of,
     parse_json,
@@ -77,6 +78,8 @@ def _run(value: Any, path: str) -> hub.Run:
     items = trajectory.messages_and_choices
     messages = [*definitions_of(trajectory.tools or [], "tools", losses)]
     told = [item["message"] if _is_choice(item) else item for item in items]
+    for choice in filter(_is_choice, items):
+        count_others(choice, {"message", "finish_reason", "index"}, "messages_and_choices[]", losses)
     messages += openai.messages_of(told, f"{path}.messages_and_choices".lstrip("."), losses, "messages[]")
     if items and _is_choice(items[-1]):
         messages += hub.end_of(items[-1].get("finish_reason"))

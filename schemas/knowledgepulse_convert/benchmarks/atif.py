@@ -135,12 +135,13 @@ def _judge(run: hub.Run, result: _Result) -> None:
     """Add to a run what the result of its trial says; one that continues elsewhere is not judged."""
     run.task_id = run.task_id or result.task_name
     count_unread(result, HARBOR_RESULT, run.losses)
+    rewards = (result.verifier_result and result.verifier_result.rewards) or {}
     if "continued_trajectory_ref" in run.losses:
+        run.losses.add("rewards of the whole trial", rewards)
         return
     if result.exception_info is not None and not result.is_verifiers:
         run.ending = told_by(result.exception_info.exception_type) or "failed"
         run.losses.add(f"{HARBOR_RESULT}.exception_info", result.exception_info.exception_message)
-    rewards = (result.verifier_result and result.verifier_result.rewards) or {}
     if result.reward_valid:
         run.outcome = hub.RunOutcome.graded(_rewards(rewards, run.losses))
     else:

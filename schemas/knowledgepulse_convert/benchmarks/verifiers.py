@@ -20,7 +20,15 @@ from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, are_all, runs_within
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import any_of
-from knowledgepulse_convert.common.reading import InputModel, each, items_of, parse_time, read, read_record
+from knowledgepulse_convert.common.reading import (
+    InputModel,
+    count_unread,
+    each,
+    items_of,
+    parse_time,
+    read,
+    read_record,
+)
 from knowledgepulse_convert.common.rewards import Reward, number_of
 from knowledgepulse_convert.common.statuses import told_by
 from knowledgepulse_convert.messages import openai
@@ -63,7 +71,7 @@ class _Call(InputModel):
 
 
 class _Reward(InputModel):
-    score: float | str | None = None
+    score: Any = None
     weight: float | None = None
 
 
@@ -74,7 +82,7 @@ class _Trace(InputModel):
     tools: list[Any] = Field(default_factory=list)
     nodes: list[_Node]
     calls: list[_Call] = Field(default_factory=list)
-    rewards: dict[str, _Reward] = Field(default_factory=dict)
+    rewards: dict[str, Any] = Field(default_factory=dict)
     is_completed: bool = True
     stop_condition: str | None = None
     errors: list[_Error] = Field(default_factory=list)
@@ -122,8 +130,10 @@ def _run(value: Any, path: str, *, names: tuple[str, ...]) -> hub.Run:
     )
 
 
-def _rewards(rewards: dict[str, _Reward], losses: Losses) -> Iterator[Reward]:
-    for name, reward in rewards.items():
+def _rewards(rewards: dict[str, Any], losses: Losses) -> Iterator[Reward]:
+    for name, value in rewards.items():
+        reward = read(_Reward, value, f"rewards.{name}") if isinstance(value, dict) else _Reward(score=value)
+        count_unread(reward, "rewards", losses)
         if (number := number_of(reward.score)) is None:
             losses.add("rewards without a number", {name: reward.score})
         else:

@@ -20,7 +20,7 @@ from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, are_all
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import any_of
-from knowledgepulse_convert.common.reading import InputModel, read, unread
+from knowledgepulse_convert.common.reading import InputModel, count_others, read, unread
 from knowledgepulse_convert.common.rewards import Reward, number_of
 from knowledgepulse_convert.spans.dialects import attributes_of, runs_of_spans
 from knowledgepulse_convert.spans.span import Span
@@ -69,6 +69,7 @@ def _attempt(events: list[_Event], native_id: str) -> Iterator[hub.Run | Convers
     calls = [_call(event, number, native_id) for number, event in enumerate(requests)]
     rewards = list(_rewards(events, losses))
     for event in events:
+        losses.merge(unread(event, "[]"))
         if event.event_type not in ("model_request", "reward"):
             losses.add_unknown(f"events of type {event.event_type}", event.data)
     for run in runs_of_spans([root, *calls]):
@@ -107,6 +108,7 @@ def _rewards(events: list[_Event], losses: Losses) -> Iterator[Reward]:
         if number is None or event.data.get("source") == _FALLBACK:
             losses.add("rewards that nobody gave", event.data)
         else:
+            count_others(event.data, {"value", "source"}, "data", losses)
             yield Reward("reward", number)
 
 

@@ -17,7 +17,7 @@ DOCUMENTS = small_documents()
 CASES = {file.stem: read_cases(file) for file in sorted(FOLDER.glob("*.jsonl"))}
 NAMING = {"id", "uuid", "parentUuid", "name", "logfire.msg"}
 """Members whose values are names or ids, and no texts."""
-TOLD_TWICE = {"mini_swe_agent", "swe_agent"}
+TOLD_TWICE = {"art", "mini_swe_agent", "swe_agent"}
 """Formats that record the same text in several members, of which one is read."""
 MADE_OF_IDS = {"subagents are runs of their own linked to their parent"}
 """Cases whose texts are ids of others."""
@@ -40,6 +40,10 @@ UNREPORTED = {
         r"gemini_cli: (a gemini session is a run 3\[gemini\]"
         r"|messages that a session no longer has are a loss\[user\]"
         r"|(0.61 writes|a resumed session tells) .*\[(gemini|user)\].*)"
+    ),
+    "the definition of a tool that each request repeats": r"agent_lightning: .*[.]tools\[function\].*",
+    "what the trajectory in a row has, too": (
+        r"art: rows of a Parquet file.*[.](group_json|messages|metadata|metrics|tools).*"
     ),
     "the input of a tool that the model's answer has": r"braintrust: .*\[\][.]input",
     "an id that looks like JSON": r"claude_code: .*[.]uuid.*",
