@@ -72,6 +72,7 @@ _TOKENS = [
     ),
     *(
         b'"content":"\\n",',
+        b'"\\u00e9\\n\\u4e2d\\ud83d\\ude00\\u0000x"',
         b'"type":"thought",',
         b'"agent_id":"\\"",',
         b'"framework":null,',

@@ -9,10 +9,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from aiokafka.record.util import calc_crc32c
 
-Checksum = Callable[[bytes, int, int], int]
+Checksum = Callable[[Any, int, int], int]
 """Returns the CRC-32C of the bytes from a start to an end."""
 
 
@@ -29,9 +30,16 @@ def _by_instruction() -> Checksum | None:
     return checksum
 
 
-def by_client(data: bytes, start: int, end: int) -> int:
+def by_client(data: bytes | bytearray, start: int, end: int) -> int:
     """Return the checksum without the instruction."""
-    return int(calc_crc32c(data[start:end]))
+    return int(calc_crc32c(bytes(data[start:end])))
 
 
 checksum: Checksum = _by_instruction() or by_client
+
+
+def checksum_of_array(data: bytearray, start: int) -> int:
+    """Return the checksum of an array from a start to its end."""
+    if checksum is by_client:
+        return by_client(data, start, len(data))
+    return checksum((ctypes.c_char * len(data)).from_buffer(data), start, len(data))

@@ -62,6 +62,8 @@ CONNECTION_OPTIONS = {
 
 BOOTSTRAP_BROKERS = Part("ClusterMetadata", "_bootstrap_brokers")
 BROKERS = Part("ClusterMetadata", "_brokers")
+KNOWN_PARTITIONS = Part("ClusterMetadata", "_partitions")
+PARTITIONS_FOR_TOPIC = Part("ClusterMetadata", "partitions_for_topic")
 
 LOOP = Part("AIOKafkaConnection", "_loop")
 UNANSWERED = Part("AIOKafkaConnection", "_requests")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -23,7 +24,6 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
 )
-from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.admin import ApiVersionRequest
 from aiokafka.structs import OffsetAndMetadata, RecordMetadata
 
@@ -44,12 +44,15 @@ from knowledgepulse_kafka.group_offsets import (
     commits_for_members,
     refuse_offsets,
 )
+from knowledgepulse_kafka.output_batch import OutputBatch
 from knowledgepulse_kafka.private_parts import (
     ACCUMULATOR,
     ADD_PARTITIONS,
     COMMIT_OFFSETS,
     DRAINED,
     FIND_COORDINATOR,
+    KNOWN_PARTITIONS,
+    PARTITIONS_FOR_TOPIC,
     SENDER,
     TRANSACTION,
     TRANSACTION_END,
@@ -63,6 +66,10 @@ from knowledgepulse_kafka.topics import gone, missing_topics
 
 # Seconds to wait for the end of a transaction whose caller was cancelled, and to abandon a producer.
 _CANCELLED_LIMIT = _ABANDON_LIMIT = 1.0
+
+
+_CLIENT_BATCH_BYTES = 16_384
+"""aiokafka's default of the largest batch."""
 
 
 class ForgottenIdError(ProducerFenced):  # type: ignore[misc]  # aiokafka is untyped
@@ -122,6 +129,8 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
         self, *, throttle: Throttle, waits: Waits | None = None, remedy: str = "", **arguments: Any
     ) -> None:
         super().__init__(**arguments)
+        self._batch_bytes: int = arguments.get("max_batch_size", _CLIENT_BATCH_BYTES)
+        PARTITIONS_FOR_TOPIC.replace(self.client.cluster, partial(_partitions_of, self.client.cluster))
         adapted(self, throttle, waits)
         self._group = GroupMetadata("")
         self._remedy = remedy
@@ -163,7 +172,6 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
         await self._require(place)
         sent = []
         for builder, batch in self._batched(records, alone):
-            builder.close()  # otherwise the client would add later records
             delivery = await self.send_batch(builder, place.topic, partition=place.partition)
             delivery.add_done_callback(retrieve_exception)
             sent.append(SentBatch(batch, delivery))
@@ -191,13 +199,13 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
 
     def _batched(
         self, records: Sequence[OutputRecord], alone: Collection[OutputRecord]
-    ) -> list[tuple[BatchBuilder, list[OutputRecord]]]:
-        batches: list[tuple[BatchBuilder, list[OutputRecord]]] = []
+    ) -> list[tuple[OutputBatch, list[OutputRecord]]]:
+        batches: list[tuple[OutputBatch, list[OutputRecord]]] = []
         was_alone, suspects = True, set(map(id, alone))
         for record in records:
             is_alone = id(record) in suspects
             if was_alone or is_alone or not _append(batches[-1][0], record):
-                batches.append((self.create_batch(), []))
+                batches.append((OutputBatch(self._batch_bytes), []))
                 _append(batches[-1][0], record)
             batches[-1][1].append(record)
             was_alone = is_alone
@@ -264,7 +272,13 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
                 retrieve_exception(future)
 
 
-def _append(builder: BatchBuilder, record: OutputRecord) -> bool:
+def _partitions_of(cluster: Any, topic: str) -> Collection[int] | None:
+    """Return a topic's partitions, as aiokafka does, which makes a set of them four times a batch."""
+    partitions = KNOWN_PARTITIONS.of(cluster).get(topic)
+    return None if partitions is None else partitions.keys()
+
+
+def _append(batch: OutputBatch, record: OutputRecord) -> bool:
     """Append a record to a batch; return False if the batch is full."""
     timestamp = record.timestamp_ms
     if timestamp == NO_TIMESTAMP:
@@ -272,13 +286,10 @@ def _append(builder: BatchBuilder, record: OutputRecord) -> bool:
     elif timestamp == UNTIMED:
         timestamp = NO_TIMESTAMP
     try:
-        metadata = builder.append(
-            timestamp=timestamp, key=record.key, value=record.value, headers=list(record.headers)
-        )
+        return batch.append(timestamp, record.key, record.value, record.headers)
     except Exception as error:
         problem = DeliveryError(f"{record.topic}: {type(error).__name__}")
         raise RefusedError(Refusal([record], problem)) from error
-    return metadata is not None
 
 
 async def abandon(producer: AIOKafkaProducer) -> None:

@@ -11,6 +11,9 @@ from knowledgepulse_kafka.errors import DeliveryError, TimestampError, TooLargeE
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_kafka.topics import CLEANUP_POLICY, LOG_APPEND_TIME, Topic
 
+_FRAME_BYTES, _LENGTH_BYTES = 128, 20
+"""More than what a batch and its record take besides key, value and headers, and the lengths of a header."""
+
 
 class TopicLimits:
     """The limits of topics on a record's key, size and timestamp.
@@ -29,17 +32,24 @@ class TopicLimits:
         topic = self._topics[record.topic]
         if record.key is None and topic.is_compacted:
             return UnacceptableError(f"{topic.name}: no key, but {CLEANUP_POLICY}={topic.cleanup_policy}")
-        if record_bytes(record.key, record.value, record.headers) > topic.max_message_bytes:
-            size = exact_bytes(record)
-            if size > topic.max_message_bytes:
-                limit = topic.max_message_bytes
-                return TooLargeError(f"{topic.name}: {size} bytes exceed max.message.bytes={limit}")
-        if record.timestamp_ms >= 0 and topic.timestamp_type != LOG_APPEND_TIME:
+        limit = topic.max_message_bytes
+        if _most_bytes(record) > limit and (size := exact_bytes(record)) > limit:
+            return TooLargeError(f"{topic.name}: {size} bytes exceed max.message.bytes={limit}")
+        before, after = topic.timestamp_before_max_ms, topic.timestamp_after_max_ms
+        is_limited = before is not None or after is not None
+        if is_limited and record.timestamp_ms >= 0 and topic.timestamp_type != LOG_APPEND_TIME:
             age_ms = time.time_ns() // 1_000_000 - record.timestamp_ms
-            before, after = topic.timestamp_before_max_ms, topic.timestamp_after_max_ms
             if (before is not None and age_ms > before) or (after is not None and -age_ms > after):
                 return TimestampError(f"{topic.name}: the timestamp is {abs(age_ms) // 1000} s off")
         return None
+
+
+def _most_bytes(record: OutputRecord) -> int:
+    """Return more than the uncompressed size of a batch with only this record; told soonest."""
+    most = _FRAME_BYTES + len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        most += _LENGTH_BYTES + 4 * len(name) + len(value or b"")
+    return most
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> int:

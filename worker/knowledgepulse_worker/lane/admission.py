@@ -20,8 +20,9 @@ from knowledgepulse_worker.observe.trace_metrics import TraceMetrics
 from knowledgepulse_worker.process.suspects import Suspects
 from knowledgepulse_worker.records.decode import check_readable, decode_scorable
 from knowledgepulse_worker.records.ledger_records import Failure
+from knowledgepulse_worker.records.scanned_traces import scan_words
 from knowledgepulse_worker.records.wrapping import ValueRead
-from knowledgepulse_worker.scoring import embedding_text, words_text
+from knowledgepulse_worker.scoring import TraceText, embedding_text, words_text
 from knowledgepulse_worker.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -48,9 +49,10 @@ class Admission:
         self._unwrap = settings.records.unwrap
         text = settings.embedding.trace_text
         reads_words = settings.embedding.backend == "lexical" and text == "parts"
-        self._text_of = words_text if reads_words else partial(embedding_text, text=text)
+        self._text_of = _words_of if reads_words else partial(_text_of, text=text)
         self._batcher = batcher
         self._suspects = suspects
+        self._condemns = suspects.condemns  # which never changes
         self._metrics = metrics
         self.records = 0
         self.size = 0
@@ -73,7 +75,7 @@ class Admission:
         """Take a record and announce it; return the failure of one to be skipped without an output."""
         self.records += 1
         self.size += record.size
-        if self._suspects.is_skipped(record.location):
+        if self._condemns and self._suspects.is_skipped(record.location):
             logger.critical(
                 "%s: SKIPPED without an output: every attempt killed the worker (limits.skip_poison)",
                 record.source,
@@ -110,12 +112,12 @@ class Admission:
         """Return a record with its embedding, once the batcher accepts its text; others as they are."""
         if not isinstance(taken, DecodedRecord) or self._batcher is None:
             return taken
-        embedding = await self._batcher.submit(self._text_of(taken.trace))
+        embedding = await self._batcher.submit(self._text_of(taken))
         return DecodedRecord(taken.record, taken.taken_at, taken.decoded, embedding)
 
     def _obstacle(self, record: RawRecord) -> Failure | None:
         """Return why a record can only become a dead letter, whatever its value."""
-        if self._suspects.is_dead_letter(record.location):
+        if self._condemns and self._suspects.is_dead_letter(record.location):
             logger.error(
                 "%s: dead-lettered as poison: it killed %d workers in a row",
                 record.source,
@@ -135,3 +137,16 @@ class Admission:
             InvalidRecordError.__name__,
             f"{attempts} processes in a row died at this record (limits.poison_attempts)",
         )
+
+
+def _text_of(taken: DecodedRecord, text: TraceText) -> str:
+    return embedding_text(taken.trace, text)
+
+
+def _words_of(taken: DecodedRecord) -> str:
+    """Return a text with the words of the text ``parts``, without decoding a trace that was only checked."""
+    if taken.decoded.trace is None:
+        text = scan_words(taken.record.value or b"", taken.decoded.scorable.objective)
+        if text is not None:
+            return text
+    return words_text(taken.trace)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
 import msgspec
@@ -58,8 +57,7 @@ TakenRecord: TypeAlias = UndecodableRecord | DecodedRecord
 """A record admitted to the lane; ``taken_at`` is in seconds of ``time.monotonic``."""
 
 
-@dataclass(slots=True)
-class RecordOutcome:
+class RecordOutcome(msgspec.Struct, gc=False):
     """A record with its outcome, scored or not, which the next transaction commits.
 
     Of the trace, only the members that are reported are kept. The others take most of its memory, which the
@@ -89,7 +87,7 @@ class RecordOutcome:
     trace: Scorable | None = None
     score: Score | None = None
     added: AddedScore | None = None
-    scored_at: float = field(default_factory=time.monotonic)
+    scored_at: float = msgspec.field(default_factory=time.monotonic)
     output: OutputRecord | None = None
     embedded: EmbeddedText | None = None
     counts: Counts | None = None

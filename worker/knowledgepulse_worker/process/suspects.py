@@ -88,6 +88,11 @@ class Suspects:
         return bool(self._below or self._suspects)
 
     @property
+    def condemns(self) -> bool:
+        """Whether any record becomes a dead letter without being read, or has no output."""
+        return bool(self._caution.dead_letters or self._caution.skipped)
+
+    @property
     def partitions(self) -> tuple[int, ...]:
         """The partitions with a record that was alone in progress at a death."""
         return tuple(sorted({suspect.partition for suspect in self._suspects}))

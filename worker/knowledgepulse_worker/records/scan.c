@@ -46,7 +46,7 @@ typedef struct {
     const type *types; /* the first is that of a trace */
     const member *members;
     const uint8_t *names;
-    uint32_t recovery; /* the number of the choice that is an error recovery */
+    uint32_t recovery, observation; /* the numbers of these types of steps */
 } schema;
 
 typedef struct {
@@ -365,6 +365,53 @@ static const uint8_t *value(source *from, const uint8_t *at, uint16_t number_of_
     return at;
 }
 
+/* Writes a character in UTF-8. */
+static uint8_t *encoded(uint32_t character, uint8_t *to) {
+    if (character < 0x80) return *to = (uint8_t)character, to + 1;
+    int more = character < 0x800 ? 1 : character < 0x10000 ? 2 : 3;
+    *to++ = (uint8_t)((0xFF << (7 - more) & 0xFF) | character >> 6 * more);
+    while (more--) *to++ = (uint8_t)(0x80 | (character >> 6 * more & 63));
+    return to;
+}
+
+/* Writes what a text that was checked holds, up to its closing quote, in no more bytes than it has. */
+static uint8_t *contents(const uint8_t **at, uint8_t *to) {
+    static const char letters[] = "bfnrt", meant[] = "\b\f\n\r\t";
+    while (**at != '"') {
+        if (**at != '\\') {
+            *to++ = *(*at)++;
+            continue;
+        }
+        const char *letter = strchr(letters, (*at)[1]);
+        if ((*at)[1] != 'u') *to++ = letter ? (uint8_t)meant[letter - letters] : (*at)[1], *at += 2;
+        else {
+            uint32_t character = (uint32_t)hexadecimal(*at + 2), is_pair = character >> 10 == 0xD800 >> 10;
+            if (is_pair) character = 0x10000 + ((character & 0x3FF) << 10) + ((uint32_t)hexadecimal(*at + 8) & 0x3FF);
+            to = encoded(character, to), *at += is_pair ? 12 : 6;
+        }
+    }
+    return to;
+}
+
+/* Writes the names and values of an object, with spaces between them, but for its nulls. */
+static uint8_t *names_and_values(const uint8_t *at, const uint8_t *end, uint8_t *to) {
+    while (at < end) {
+        if (*at == '"') {
+            at++, to = contents(&at, to), at++;
+            *to++ = ' ';
+        } else if (strchr(" \t\n\r{}[]:,", *at)) at++;
+        else {
+            const uint8_t *start = at;
+            while (!strchr(" \t\n\r{}[]:,", *at)) at++;
+            if (*start == 'n') continue;
+            memcpy(to, start, (size_t)(at - start));
+            to += at - start;
+            *to++ = ' ';
+        }
+    }
+    return to;
+}
+
 /* Counts the types of steps, and the different names of tools; returns 0 in doubt. */
 static int count_steps(const uint8_t *start, const schema *read, scanned *found) {
     const range *tools[TOOLS];
@@ -390,4 +437,29 @@ int scan_trace(const uint8_t *bytes, size_t size, const schema *read, scanned *f
     memset(found, 0, offsetof(scanned, rows));
     const uint8_t *at = value(&from, space(bytes), 0, (target){found->slots, &found->escaped}, -1, 0);
     return at && space(at) == from.end && count_steps(bytes, read, found);
+}
+
+/* Writes the texts of a trace's steps that scoring/text.py reads of them, with spaces between them, after scan_trace has found
+ * them; returns their size, or -1 if they have more bytes than there is room for. */
+ptrdiff_t steps_text(const uint8_t *bytes, const schema *read, const scanned *found, uint8_t *text, size_t room) {
+    uint8_t *to = text;
+    for (const row *step = found->rows; step < found->rows + found->steps; step++) {
+        const range *tool = step->columns + 1, *content = step->columns + 2, *input = step->columns + 3;
+        int is_observation = step->columns->start == read->observation;
+        size_t needed = (size_t)(content->end - content->start) + (tool->end - tool->start) + (input->end - input->start) + 3;
+        if (needed > room - (size_t)(to - text)) return -1;
+        if (content->start && !(is_observation && tool->start)) {
+            const uint8_t *at = bytes + content->start;
+            to = contents(&at, to);
+        }
+        *to++ = ' ';
+        if (is_observation) continue;
+        if (tool->start) {
+            const uint8_t *at = bytes + tool->start;
+            to = contents(&at, to);
+            *to++ = ' ';
+        }
+        if (input->start) to = names_and_values(bytes + input->start, bytes + input->end, to);
+    }
+    return to - text;
 }

@@ -70,7 +70,7 @@ class Member(NamedTuple):
 class _Schema(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("types", "members", "names")),
-        ("recovery", ctypes.c_uint32),
+        *((name, ctypes.c_uint32) for name in ("recovery", "observation")),
     )
 
 
@@ -93,8 +93,8 @@ class Tables:
         self._members: list[Member] = []
         self._add(model, {}, "")
         self._arrays = _types_of(self._types), *_members_of(self._members)
-        recovery = 1 + self.choices["steps.type"].index("error_recovery")
-        self._schema = _Schema(*(array.ctypes.data for array in self._arrays), recovery)
+        kinds = (1 + self.choices["steps.type"].index(kind) for kind in ("error_recovery", "observation"))
+        self._schema = _Schema(*(array.ctypes.data for array in self._arrays), *kinds)
         self.pointer = ctypes.addressof(self._schema)
 
     def _add(self, annotation: Any, demands: Mapping[str, Any], path: str) -> int:

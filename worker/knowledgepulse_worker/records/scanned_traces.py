@@ -11,6 +11,7 @@ import ctypes
 import json
 import threading
 from collections.abc import Callable
+from ctypes import string_at
 from functools import lru_cache
 from pathlib import Path
 from struct import Struct
@@ -21,7 +22,7 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import Ending, PrivacyLevel, Visibility
 from knowledgepulse_worker.records.scan_tables import COLUMNS, SLOTS, Tables
 from knowledgepulse_worker.records.valid_traces import Range, read_ending
-from knowledgepulse_worker.scoring import Scorable, Shape
+from knowledgepulse_worker.scoring import Scorable, Shape, text_in_parts
 
 _PATHS = (
     *("id", "task.objective", "outcome.confidence", "metadata", "metadata.quality_score"),
@@ -31,6 +32,10 @@ _PATHS = (
 _ROWS = 1024
 _FOUND = Struct(f"=5I{2 * len(_PATHS)}I")
 _SIZE = 4 * (5 + 2 * SLOTS + _ROWS * (2 * len(COLUMNS) + 1))
+
+
+_TEXT_BYTES = 8192
+"""The size of the longest text of steps that the scan writes: less than is read of it."""
 
 
 class ScannedMetadata(msgspec.Struct, gc=False):
@@ -51,6 +56,7 @@ class _Buffer(threading.local):
     def __init__(self) -> None:
         self.found = ctypes.create_string_buffer(_SIZE)
         self.address = ctypes.addressof(self.found)
+        self.text = ctypes.create_string_buffer(_TEXT_BYTES)
 
 
 _buffer = _Buffer()
@@ -105,17 +111,35 @@ def _shape(steps: int, types: int, recoveries: int, tools: int) -> Shape:
     return Shape(steps, frozenset(names), recoveries, tools)
 
 
-def _compiled() -> Callable[..., int] | None:
-    """Return the compiled function; None where the worker was installed without a C compiler."""
+def scan_words(value: bytes, objective: str) -> str | None:
+    """Return a text with exactly the words of ``scoring.words_text``; None if that takes a closer look.
+
+    Args:
+        value: a value that :func:`scan` has accepted.
+        objective: the trace's objective.
+    """
+    if _scan is None or not _scan(value, len(value), _TABLES.pointer, _buffer.address):
+        return None
+    size = _write_steps(value, _TABLES.pointer, _buffer.address, _buffer.text, _TEXT_BYTES)
+    return None if size < 0 else text_in_parts(objective, string_at(_buffer.text, size).decode())
+
+
+def _compiled() -> ctypes.CDLL | None:
+    """Return the compiled library; None where the worker was installed without a C compiler."""
     file = Path(__file__).with_name("scan.so")
     if not file.exists():
         return None
-    scan_trace = ctypes.PyDLL(str(file)).scan_trace
-    scan_trace.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p]
-    return scan_trace
+    library = ctypes.PyDLL(str(file))
+    pointer, size = ctypes.c_void_p, ctypes.c_size_t
+    library.scan_trace.argtypes = [ctypes.c_char_p, size, pointer, pointer]
+    library.steps_text.restype = ctypes.c_ssize_t
+    library.steps_text.argtypes = [ctypes.c_char_p, pointer, pointer, ctypes.c_char_p, size]
+    return library
 
 
-_scan = _compiled()
+_library = _compiled()
+_scan = None if _library is None else _library.scan_trace
+_write_steps: Callable[..., int] = getattr(_library, "steps_text", lambda *_: -1)
 _TABLES = Tables(ReasoningTrace, {path: slot for slot, path in enumerate(_PATHS)})
 _VISIBILITIES = ("", *_TABLES.choices["metadata.visibility"])
 _PRIVACY_LEVELS = ("", *_TABLES.choices["metadata.privacy_level"])

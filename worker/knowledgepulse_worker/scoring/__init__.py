@@ -61,6 +61,7 @@ from knowledgepulse_worker.scoring.text import (
     TraceText,
     bounded_id,
     embedding_text,
+    text_in_parts,
     words_text,
 )
 from knowledgepulse_worker.scoring.words import word_buckets
@@ -123,6 +124,7 @@ __all__ = [
     "shortened",
     "similarity_text",
     "task_of",
+    "text_in_parts",
     "tool_diversity",
     "word_buckets",
     "words_text",

@@ -127,6 +127,11 @@ def words_text(trace: TraceLike) -> str:
     return _in_parts(word_texts(trace))
 
 
+def text_in_parts(objective: str, steps: str) -> str:
+    """Return the text ``parts`` of an objective and the text of a trace's steps."""
+    return _in_parts((*_ends(objective), steps))
+
+
 def _in_parts(texts: Iterable[str]) -> str:
     return PART_SEPARATOR.join(text.replace(PART_SEPARATOR, " ") for text in texts)
 

@@ -9,7 +9,7 @@
 
 static size_t drawn(size_t limit) { return (size_t)rand() % limit; }
 
-static uint8_t *contents(const char *folder, const char *name, size_t *size) {
+static uint8_t *read_file(const char *folder, const char *name, size_t *size) {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "rb");
@@ -49,16 +49,21 @@ int main(int arguments, char **argument) {
     if (arguments != 4) return 2;
     srand((unsigned)atoi(argument[2]));
     size_t size;
-    uint8_t *types = contents(argument[1], "types", &size), *members = contents(argument[1], "members", &size);
-    uint8_t *names = contents(argument[1], "names", &size), *traces = contents(argument[1], "traces", &size);
-    schema read = {(const type *)types, (const member *)members, names, 4};
+    uint8_t *types = read_file(argument[1], "types", &size), *members = read_file(argument[1], "members", &size);
+    uint8_t *names = read_file(argument[1], "names", &size), *traces = read_file(argument[1], "traces", &size);
+    schema read = {(const type *)types, (const member *)members, names, 4, 3};
     time_t end = time(NULL) + atoi(argument[3]);
     long runs = 0, accepted = 0;
     do {
         size_t length;
         uint8_t *value = edited(traces, size, &length);
         scanned *found = malloc(sizeof *found);
-        accepted += scan_trace(value, length, &read, found);
+        if (scan_trace(value, length, &read, found)) {
+            size_t room = drawn(9000);
+            uint8_t *text = malloc(room + !room);
+            if (steps_text(value, &read, found, text, room) > (ptrdiff_t)room) abort();
+            free(text), accepted++;
+        }
         free(value), free(found);
     } while (++runs < 20000 || time(NULL) < end);
     free(types), free(members), free(names), free(traces);

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any, Literal
@@ -18,8 +19,9 @@ from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records import decode, scanned_traces
 from knowledgepulse_worker.records.scan_tables import Kind, Tables
-from knowledgepulse_worker.records.scanned_traces import ScannedMetadata, scan
-from knowledgepulse_worker.scoring import scorable
+from knowledgepulse_worker.records.scanned_traces import ScannedMetadata, scan, scan_words
+from knowledgepulse_worker.scoring import PART_SEPARATOR, scorable, words_text
+from knowledgepulse_worker.scoring.words import words_of
 from support.edited_traces import edited, short_traces
 from support.schema_cases import ACCEPTED, REFUSED, changed, full_document
 
@@ -43,7 +45,14 @@ def check(value):
     trace, place = scanned
     assert plain(trace) == plain(scorable(decode.decode_trace(value, LIMIT)))
     assert decode.with_quality_score(value, 0.25, place) == decode.with_quality_score(value, 0.25)
+    if (text := scan_words(value, trace.objective)) is not None:
+        assert words_in(text) == words_in(words_text(decode.decode_trace(value, LIMIT)))
     return True
+
+
+def words_in(text):
+    """Return how often each part of a text has each word."""
+    return [Counter(words_of(part)) for part in text.split(PART_SEPARATOR)]
 
 
 @needs_compiler
@@ -127,6 +136,26 @@ def test_a_trace_without_a_tool_and_one_whose_tool_has_no_name_differ():
 def test_deep_members_are_read_alike_or_left_to_the_decoder(depth):
     nested = "[" * depth + "]" * depth
     check(json.dumps(full_document()).replace('"make lock"', nested).encode())
+
+
+@needs_compiler
+def test_the_words_of_escaped_and_nested_texts_are_those_of_the_decoder():
+    step = {
+        "step_id": 0,
+        "type": "tool_call",
+        "content": 'quoted "words"\n\tand \u00e9\U0001f600/\b\f\\ends\u0000here',
+        "tool": {"name": ""},
+        "input": {"a\nb": [None, True, -1.5e3, "null", {"\u4e2d\u6587": "x\\ny"}], "null": None},
+    }
+    observations = [
+        {"step_id": 1, "type": "observation", "content": "seen", "tool": {"name": "shell"}},
+        {"step_id": 2, "type": "observation", "content": "said"},
+        {"step_id": 3, "type": "error_recovery", "input": {}},
+    ]
+    document = changed(full_document(), "steps", [step, *observations])
+    for value in (json.dumps(document).encode(), json.dumps(document, ensure_ascii=False).encode()):
+        assert scan_words(value, "Fix it") is not None
+        assert check(value)
 
 
 def test_a_trace_is_scorable_without_the_library(monkeypatch, real_traces):

@@ -1,0 +1,62 @@
+"""Our batches against aiokafka's own."""
+
+import pytest
+from aiokafka.producer.message_accumulator import BatchBuilder
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from knowledgepulse_kafka import checksums
+from knowledgepulse_kafka.output_batch import OutputBatch
+
+BYTES = st.none() | st.binary(max_size=300)
+RECORDS = st.lists(
+    st.tuples(
+        st.integers(0, 2**45),
+        BYTES,
+        BYTES | st.binary(min_size=5000, max_size=9000),
+        st.lists(
+            st.tuples(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), BYTES), max_size=4
+        ),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def both(limit, records):
+    """Return what both kinds of batch say to each record, and the batches."""
+    ours, theirs = OutputBatch(limit), BatchBuilder(limit, 0, is_transactional=1)
+    for timestamp, key, value, headers in records:
+        accepted = theirs.append(timestamp=timestamp, key=key, value=value, headers=headers) is not None
+        assert ours.append(timestamp, key, value, headers) == accepted
+        assert (ours.size(), ours.record_count()) == (theirs.size(), theirs.record_count())
+        if not accepted:
+            break
+    for batch in (ours, theirs):
+        batch._set_producer_state(2**40, 7, 123)
+    return ours, theirs
+
+
+@pytest.mark.parametrize("has_instruction", [True, False])
+@given(records=RECORDS, limit=st.integers(1, 20_000))
+@example(records=[(0, None, None, [])], limit=1)
+@example(records=[(-1, b"k", b"v", [])], limit=100)
+@example(records=[(5, b"k", b"v", [("a", None)]), (1, b"k", b"v", [])] * 5000, limit=2**20)
+def test_a_batch_has_the_bytes_of_the_client_s(has_instruction, records, limit):
+    with pytest.MonkeyPatch.context() as patch:
+        if not has_instruction:
+            patch.setattr(checksums, "checksum", checksums.by_client)
+        ours, theirs = both(limit, records)
+
+        assert bytes(ours._build()) == bytes(theirs._build())
+        assert ours._build() is ours._build()
+
+
+def test_a_header_that_is_not_utf_8_is_an_error_and_leaves_the_batch_as_it_was():
+    batch = OutputBatch(1000)
+    size = batch.size()
+
+    with pytest.raises(UnicodeEncodeError):
+        batch.append(0, b"key", b"value", [("\udcff", b"")])
+
+    assert (batch.size(), batch.record_count()) == (size, 0)
