@@ -48,9 +48,14 @@ async def test_only_traces_that_the_policy_lists_are_contributed(make_stream, re
     open_ones = values(real_traces[:8], visibility="org", privacy_level="federated")
     unseen = values(real_traces[:5], visibility="private")
     unlisted = values(real_traces[5:8], visibility="org", privacy_level="private")
-    both = [Message(value, partition=n % 2) for n, value in enumerate([*open_ones, *unseen, *unlisted])]
+    cut_off = values(real_traces[8:10], visibility="org", privacy_level="federated", ending="cut_off")
+    values_of_all = [*open_ones, *unseen, *unlisted, *cut_off]
+    both = [Message(value, partition=n % 2) for n, value in enumerate(values_of_all)]
     guarded = Policy(
-        threshold=0, contribute_visibility=["org"], contribute_privacy_level=["aggregated", "federated"]
+        threshold=0,
+        contribute_visibility=["org"],
+        contribute_privacy_level=["aggregated", "federated"],
+        withhold_endings=["failed", "cut_off"],
     )
     async with stream.worker() as worker:
         raw = await stream.publish(both)
@@ -68,10 +73,11 @@ async def test_only_traces_that_the_policy_lists_are_contributed(make_stream, re
     for output in outputs:
         metadata = by_raw[source_of(output)]["metadata"]
         private = [name for name in ("visibility", "privacy_level") if metadata[name] == "private"]
-        withheld = private[0] if private and source_of(output) not in before else None
+        reasons = [*private, *(["ending"] if metadata.get("ending") == "cut_off" else [])]
+        withheld = reasons[0] if reasons and source_of(output) not in before else None
         assert output.topic == (topics.rejected if withheld else topics.contribute)
         assert score_of(output).get("withheld", "no") == (withheld or "no")
-    assert len(outputs) == 32
+    assert len(outputs) == 36
 
     report = await audit(stream.settings)  # whose own policy has no guards
     assert (report.missing, report.differing) == (0, 0)
@@ -83,10 +89,11 @@ async def test_only_traces_that_the_policy_lists_are_contributed(make_stream, re
     assert f"policy {guarded.digest}, in force since " in shown
     assert "  contribute_visibility: private, org, network → org" in shown
     assert "  contribute_privacy_level: aggregated, federated, private → aggregated, federated" in shown
+    assert "  withhold_endings: none → failed, cut_off" in shown
     policy = worker.config  # has the guards
     rescored = await kp_worker("policy", "rescore", "--policy", str(policy), "--json", "--config", file)
     routes = json.loads(rescored[1])["routes"]
-    assert sum(route["contribute → rejected"] for route in routes.values()) == 8
+    assert sum(route["contribute → rejected"] for route in routes.values()) == 10
     withheld = next(output for output in outputs if "withheld" in score_of(output))
     source = headers_of(withheld)["kp-source"]
     _, explained, _ = await kp_worker("traces", "show", source, "--policy", str(policy), "--config", file)
