@@ -24,6 +24,7 @@ from aiokafka.structs import ConsumerRecord
 
 from knowledgepulse_kafka.group_member import GroupMember
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.policy import ROUTES
 from knowledgepulse_worker.settings import Settings, render
 from knowledgepulse_worker.tools.demo.processes import free_ports
 from support import metrics_page as page
@@ -145,12 +146,15 @@ class Worker:
         return self._log.read_text()
 
 
+_TOPICS = ("raw", *(route.topic for route in ROUTES.values()), "dead_letter")
+
+
 def own_settings(bootstrap_servers: str, purpose: str, *layers: Mapping[str, Mapping[str, Any]]) -> Settings:
     """Return settings with their own group, topics and port; later layers override earlier ones."""
     name = f"{purpose}-{uuid4().hex[:8]}"
     values: dict[str, dict[str, Any]] = {
         "kafka": {"bootstrap_servers": bootstrap_servers, "group": name},
-        "topics": {topic: f"{name}-{topic}" for topic in ("raw", "contribute", "rejected", "dead_letter")},
+        "topics": {topic: f"{name}-{topic}" for topic in _TOPICS},
         "web": {"port": free_ports(1)[0]},
     }
     for layer in layers:
@@ -329,7 +333,7 @@ class Stream:
     async def all_outputs(self) -> list[ConsumerRecord]:
         """Return the records in the output topics."""
         topics = self.settings.topics
-        return await self.read(topics.contribute, topics.rejected, topics.dead_letter)
+        return await self.read(*topics.outputs)
 
     async def read(self, *topics: str) -> list[ConsumerRecord]:
         """Return all records in the topics, by topic, partition and offset."""
@@ -388,7 +392,7 @@ class Stream:
         """Return the records in the output topics, once every raw record has an output."""
         missing = {(record.partition, record.offset) for record in raw}
         topics = self.settings.topics
-        outputs = (topics.contribute, topics.rejected, topics.dead_letter)
+        outputs = topics.outputs
         now = asyncio.get_running_loop().time
         arrived = now()
         async with self._reading(outputs) as (consumer, _):
