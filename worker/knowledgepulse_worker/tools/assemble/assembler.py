@@ -106,24 +106,24 @@ class Assembler(Rebalances):
     async def recover(self, positions: CommittedPositions, begin: PartitionStarter) -> None:
         """Recover the open runs of partitions, each beside the others."""
 
-        async def begin_at(place: Place, watermark: int | None) -> None:
-            await begin(place, await self._start_of(place, watermark))
+        async def begin_at(place: Place, restart_offset: int | None) -> None:
+            await begin(place, await self._start_of(place, restart_offset))
 
         with first_of_group():
             async with asyncio.TaskGroup() as group:
                 for place, position in positions.items():
                     group.create_task(begin_at(place, None if position is None else position.offset))
 
-    async def _start_of(self, place: Place, watermark: int | None) -> int:
+    async def _start_of(self, place: Place, restart_offset: int | None) -> int:
         """Return where to read a partition from: after its last transaction, which may be its former owner's.
 
-        An open transaction withholds its watermark, and then its records: both are awaited.
+        An open transaction withholds its restart offset, and then its records: both are awaited.
         """
         number, session = place.partition, self._session
         log = self.log(number)
         state = await self._read(log)
         offsets = await session.bounds(place)
-        start, resume = offsets.start if watermark is None else watermark, state.position
+        start, resume = offsets.start if restart_offset is None else restart_offset, state.position
         if max(start, resume) > offsets.stop:
             logger.warning("partition %d has less than was read before; reading all of it", number)
             start = resume = offsets.start
@@ -147,7 +147,7 @@ class Assembler(Rebalances):
 
     async def _process(self, records: Mapping[int, list[RawRecord]]) -> None:
         for number, batch in records.items():
-            # A partition that is not open was reassigned after the poll, and is read from its watermark.
+            # A partition that is not open was reassigned after the poll, and is read from its restart offset.
             if partition := self._partitions.get(number):
                 await partition.assembler.process(batch)
                 partition.seen = self.clock()

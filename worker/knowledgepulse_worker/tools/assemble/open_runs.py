@@ -65,13 +65,13 @@ class SpanRun:
 class OpenRuns:
     """The open runs of a partition, and the ids of those published.
 
-    After a crash, the records from :attr:`watermark` on are read again. Up to ``resume``, where the last
+    After a crash, the records from :attr:`restart_offset` on are read again. Up to ``resume``, where the last
     transaction ended, their outputs are published already, so nothing is completed and nothing is late there:
     the spans of published runs are dropped, and the others are the open runs.
 
     Args:
         settings: the times and limits.
-        position: the offset to begin with, the watermark of the last transaction.
+        position: the offset to begin with, the restart offset of the last transaction.
         resume: the position of the last transaction.
         published: the last known offset of each published run, by trace id, oldest first.
     """
@@ -104,7 +104,7 @@ class OpenRuns:
         return self.position < self._resume
 
     @property
-    def watermark(self) -> int:
+    def restart_offset(self) -> int:
         """The offset of the first span of an open run; the position if none is open."""
         return next(iter(self._open.values())).first_offset if self._open else self.position
 
@@ -165,10 +165,10 @@ class OpenRuns:
 
         A run is not forgotten while one of its spans may be read again.
         """
-        watermark, forgotten = self.watermark, []
+        restart_offset, forgotten = self.restart_offset, []
         while len(self._published) > PUBLISHED_RUNS:
             trace_id, last_offset = next(iter(self._published.items()))
-            if last_offset >= watermark:
+            if last_offset >= restart_offset:
                 break
             del self._published[trace_id]
             forgotten.append(trace_id)

@@ -37,7 +37,7 @@ class PartitionAssembler:
 
     def __post_init__(self) -> None:
         self._pending = AssemblyStep()
-        self._committed = self.runs.watermark
+        self._committed = self.runs.restart_offset
 
     @property
     def has_open_runs(self) -> bool:
@@ -98,8 +98,8 @@ class PartitionAssembler:
                 await self._commit()
 
     async def _finish(self) -> None:
-        """Commit what is pending, or a watermark that has moved."""
-        moved = self.runs.watermark > self._committed and not self.runs.is_replaying
+        """Commit what is pending, or a restart offset that has moved."""
+        moved = self.runs.restart_offset > self._committed and not self.runs.is_replaying
         if self._pending.outputs or self._pending.published or moved:
             await self._commit()
         self.metrics.open_runs(self.partition, len(self.runs), self.runs.size)
@@ -107,9 +107,9 @@ class PartitionAssembler:
     async def _commit(self) -> None:
         step, self._pending = self._pending, AssemblyStep()
         step.forgotten = self.runs.forget()
-        step.position, step.watermark = self.runs.position, self.runs.watermark
+        step.position, step.restart_offset = self.runs.position, self.runs.restart_offset
         await self.publish(step)
-        self._committed = step.watermark
+        self._committed = step.restart_offset
         self.metrics.published(step.traces, step.reasons)
 
 

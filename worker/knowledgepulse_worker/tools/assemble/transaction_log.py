@@ -2,7 +2,7 @@
 
 The compacted topic ``<kafka.group>-assembled`` stores for each partition of the spans topic the published
 runs (trace id → offset of the last span) and, under :data:`POSITION`, the position of the last transaction.
-The consumer group's offset, which the same transactions commit, is the watermark.
+The consumer group's offset, which the same transactions commit, is the restart offset.
 
 The group's generation fences off a partition's former owner.
 """
@@ -55,7 +55,7 @@ class AssemblyStep:
         reasons: the reasons of the dead letters among the outputs.
         forgotten: the ids of the runs to forget.
         position: the offset up to which the outputs of all records are published after the transaction.
-        watermark: the offset to read from after a crash.
+        restart_offset: the offset to read from after a crash.
     """
 
     outputs: list[OutputRecord] = field(default_factory=list)
@@ -64,7 +64,7 @@ class AssemblyStep:
     reasons: list[Reason] = field(default_factory=list)
     forgotten: Sequence[str] = ()
     position: int = 0
-    watermark: int = 0
+    restart_offset: int = 0
     _size: int = 0
 
     def add(self, output: OutputRecord | RunDeadLetter) -> None:
@@ -134,8 +134,8 @@ class AssemblyLog:
         marks |= {trace_id.encode(): None for trace_id in step.forgotten}
         position = self._mark(POSITION, b"%d" % step.position)
         records = [*step.outputs, *(self._mark(key, value) for key, value in marks.items()), position]
-        watermark = {self._place: Position(step.watermark)}
-        if not await commit_repeatedly(session, records, watermark):
+        restart_offset = {self._place: Position(step.restart_offset)}
+        if not await commit_repeatedly(session, records, restart_offset):
             raise LostPartitionsError("the group has rebalanced")
 
     def _mark(self, key: bytes, value: bytes | None) -> OutputRecord:

@@ -39,7 +39,7 @@ class Kafka:
         confirms: whether the brokers say that nothing is left to read.
     """
 
-    def __init__(self, spans, polls, watermark=None, position=0, bounds=range(1000)):
+    def __init__(self, spans, polls, restart_offset=None, position=0, bounds=range(1000)):
         self.spans = spans
         self.polls = list(polls)
         self.now, self.step = 0.0, 1.0
@@ -47,8 +47,8 @@ class Kafka:
         self.steps = []
         self.sought = []
         self.lost = False
-        self._watermark, self._position, self._bounds = watermark, position, bounds
-        self._offset = watermark or 0
+        self._restart_offset, self._position, self._bounds = restart_offset, position, bounds
+        self._offset = restart_offset or 0
 
     # the reader
 
@@ -59,8 +59,8 @@ class Kafka:
 
     async def assign(self):
         """Assign the partition, and read it from where the assembler says."""
-        watermark = None if self._watermark is None else CommittedPosition(self._watermark, "")
-        await self.rebalances.recover({PLACE: watermark}, self._begin)
+        restart_offset = None if self._restart_offset is None else CommittedPosition(self._restart_offset, "")
+        await self.rebalances.recover({PLACE: restart_offset}, self._begin)
 
     async def _begin(self, _place, offset):
         self._offset = offset
@@ -149,7 +149,7 @@ async def test_no_more_than_a_step_passes_at_once(run, quiet_polls, traces):
 
 
 @pytest.mark.parametrize(
-    ("watermark", "position", "bounds", "start"),
+    ("restart_offset", "position", "bounds", "start"),
     [
         (None, 0, range(5, 1000), 5),
         (7, 9, range(5, 1000), 7),
@@ -158,8 +158,8 @@ async def test_no_more_than_a_step_passes_at_once(run, quiet_polls, traces):
         (None, 9, range(8), 0),
     ],
 )
-async def test_a_partition_is_read_from_its_watermark(run, watermark, position, bounds, start):
-    kafka = Kafka(run, [[]], watermark, position, bounds)
+async def test_a_partition_is_read_from_its_restart_offset(run, restart_offset, position, bounds, start):
+    kafka = Kafka(run, [[]], restart_offset, position, bounds)
     await kafka.run()
     assert kafka.sought == [start]
 

@@ -148,7 +148,7 @@ def test_a_published_run_is_not_forgotten_while_a_late_span_of_it_may_be_read_ag
     partition.read(0, span("a", 0))
     partition.read(GRACE, span("open", 1))
     partition.read(GRACE, span("a", 1))
-    assert partition.runs.watermark == 1
+    assert partition.runs.restart_offset == 1
     assert partition.runs.forget() == []
 
 

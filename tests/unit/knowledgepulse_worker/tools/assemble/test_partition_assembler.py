@@ -275,4 +275,4 @@ async def test_a_transaction_is_bounded(real_traces, monkeypatch):
     assert len(by_id(partition.published(TOPICS.raw))) == 9
     positions = [step.position for step in partition.steps]
     assert positions == sorted(positions)
-    assert partition.steps[-1].watermark == 9
+    assert partition.steps[-1].restart_offset == 9

@@ -45,10 +45,10 @@ class ASession:
         return self.outcomes.pop(0)
 
 
-STEP = AssemblyStep(published={"a": 3}, position=5, watermark=2)
+STEP = AssemblyStep(published={"a": 3}, position=5, restart_offset=2)
 
 
-async def test_a_step_is_committed_with_its_watermark_and_again_after_a_quota():
+async def test_a_step_is_committed_with_its_restart_offset_and_again_after_a_quota():
     session = ASession(Throttled("a quota"), Committed([0]))
 
     await AssemblyLog(Settings(), 1).publish(session, STEP)
