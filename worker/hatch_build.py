@@ -17,6 +17,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ENCODER, WORDS = "worker/knowledgepulse_bert/encoder.c", "worker/knowledgepulse_worker/embedding/words.c"
+NEAREST = "worker/knowledgepulse_worker/scoring/nearest.c"
 CHECKSUM, SCAN = "worker/knowledgepulse_kafka/crc32c.c", "worker/knowledgepulse_worker/records/scan.c"
 LIBRARIES = {
     "worker/knowledgepulse_bert/avx2.so": (ENCODER, "-march=haswell"),
@@ -24,6 +25,8 @@ LIBRARIES = {
     "worker/knowledgepulse_kafka/crc32c.so": (CHECKSUM, "-march=nehalem"),
     "worker/knowledgepulse_worker/embedding/words.so": (WORDS, "-march=k8"),
     "worker/knowledgepulse_worker/records/scan.so": (SCAN, "-march=k8"),
+    "worker/knowledgepulse_worker/scoring/nearest.so": (NEAREST, "-march=k8"),
+    "worker/knowledgepulse_worker/scoring/nearest_avx2.so": (NEAREST, "-march=haswell"),
 }
 """The source and the instructions of each library. All are compiled on every machine, so wheels are equal.
 

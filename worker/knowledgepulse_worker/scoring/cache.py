@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +12,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from knowledgepulse_worker.scoring.look_ups import Found, look_ups
+
 # Exceeds the rounding error of a float32 dot product of unit vectors of up to a few thousand dimensions.
 _ROUNDING = 1e-5
+_AT_ONCE = 512
 
 Vector: TypeAlias = NDArray[np.float32]
 
@@ -71,8 +75,10 @@ class VectorCache:
         self._expected: list[ArrayLike] = []
         self._rows: dict[int, int] = {}  # of what is expected, by identity
         self._expected_units = self._matrix[:0]
-        self._similarities = np.zeros((LOOK_UPS, max_elements), dtype=np.float32)
         self._added = 0
+        self._compiled = look_ups(self._matrix, self._times)
+        room = (LOOK_UPS if self._compiled is None else 0, max_elements)
+        self._similarities = np.zeros(room, dtype=np.float32)
 
     @property
     def size(self) -> int:
@@ -81,6 +87,11 @@ class VectorCache:
 
     def __len__(self) -> int:
         return self.size
+
+    @property
+    def _oldest(self) -> int:
+        """The slot of the oldest vector."""
+        return self._added % self.max_elements if self._added > self.max_elements else 0
 
     def add(self, vector: ArrayLike, *, id: str | None = None, at: float | None = None) -> None:  # noqa: A002
         """Add a vector, normalised to length 1, and evict the oldest vector if the cache is full.
@@ -96,8 +107,11 @@ class VectorCache:
         slot = self._added % self.max_elements
         unit = self._unit(vector)
         self._matrix[slot] = unit
-        self._similarities[: len(self._expected), slot] = self._expected_units @ unit
-        self._digests[slot] = int.from_bytes(blake2b(unit.tobytes(), digest_size=8).digest())
+        if self._compiled is not None:
+            self._compiled.put(slot)
+        else:
+            self._similarities[: len(self._expected), slot] = self._expected_units @ unit
+            self._digests[slot] = int.from_bytes(blake2b(unit.tobytes(), digest_size=8).digest())
         self._times[slot] = time.time() if at is None else at
         self._ids[slot] = id
         self._added += 1
@@ -118,7 +132,8 @@ class VectorCache:
         units = np.stack([*map(self._unit, vectors)])
         self._expected, self._expected_units = [*vectors], units
         self._rows = {id(vector): row for row, vector in enumerate(self._expected)}
-        self._similarities[: len(units), : self.size] = (self._matrix[: self.size] @ units.T).T
+        if self._compiled is None:
+            self._similarities[: len(units), : self.size] = (self._matrix[: self.size] @ units.T).T
 
     def nearest(self, vector: ArrayLike, *, at: float | None = None) -> Nearest | None:
         """Return the most similar entry, the oldest among equals, or None if there is none to compare with.
@@ -133,10 +148,24 @@ class VectorCache:
         unit, size = self._unit(vector), self.size
         if size == 0:
             return None
-        row = self._rows.get(id(vector))
+        since = -math.inf if self.ttl is None else (time.time() if at is None else at) - self.ttl
+        if self._compiled is None:
+            found = self._nearest(unit, self._rows.get(id(vector)), since)
+        else:
+            found = self._compiled.nearest(unit, size, self._oldest, since)
+        return None if found is None else Nearest(found.similarity, self._ids[found.slot])
+
+    def _nearest(self, unit: Vector, row: int | None, since: float) -> Found | None:
+        """Return the nearest entry without the compiled library.
+
+        Args:
+            unit: the vector, of length 1 or 0.
+            row: its number among those that were expected, if it was.
+            since: the time from which on entries count.
+        """
+        size = self.size
         similarities = self._matrix[:size] @ unit if row is None else self._similarities[row, :size]
-        if self.ttl is not None:
-            since = (time.time() if at is None else at) - self.ttl
+        if since > -math.inf:
             similarities = np.where(self._times[:size] < since, np.float32(-np.inf), similarities)
         highest = np.maximum.reduce(similarities)
         if highest == -np.inf:
@@ -146,9 +175,18 @@ class VectorCache:
         slots = (similarities >= highest - _ROUNDING).nonzero()[0]
         if len(slots) > 1:
             slots = self._different(slots)
-        exact = np.add.reduce(self._matrix[slots].astype(np.float64) * unit.astype(np.float64), axis=1)
+        exact = self._exact(slots, unit.astype(np.float64))
         first = int(exact.argmax())
-        return Nearest(float(exact[first]), self._ids[slots[first]])
+        return Found(int(slots[first]), float(exact[first]))
+
+    def _exact(self, slots: NDArray[np.intp], unit: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the similarities of entries, computed so many at a time as the processor's cache holds."""
+        exact = np.empty(len(slots))
+        for start in range(0, len(slots), _AT_ONCE):
+            end = min(start + _AT_ONCE, len(slots))
+            rows = self._matrix[slots[start:end]].astype(np.float64)
+            np.add.reduce(np.multiply(rows, unit, out=rows), axis=1, out=exact[start:end])
+        return exact
 
     def max_cosine_similarity(self, vector: ArrayLike, *, at: float | None = None) -> float | None:
         """Return the similarity of :meth:`nearest`, or None if there is nothing to compare with."""
@@ -161,13 +199,10 @@ class VectorCache:
 
     def _different(self, slots: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return the slots by age, only the oldest of equal vectors, since retries add many equal ones."""
-        head = self._added % self.max_elements if self._added > self.max_elements else 0
-        younger, older = np.split(slots, [slots.searchsorted(head)])
+        younger, older = np.split(slots, [slots.searchsorted(self._oldest)])
         by_age = np.concatenate([older, younger])
-        oldest = dict[int, int]()
-        for slot, digest in zip(by_age.tolist(), self._digests[by_age].tolist(), strict=True):
-            oldest.setdefault(digest, slot)
-        return np.array([*oldest.values()])
+        _, oldest = np.unique(self._digests[by_age], return_index=True)
+        return by_age[np.sort(oldest)]
 
     def _unit(self, vector: ArrayLike) -> Vector:
         if (row := self._rows.get(id(vector))) is not None:
@@ -179,4 +214,4 @@ class VectorCache:
         norm = np.sqrt(np.add.reduce(np.square(array, dtype=np.float64)))
         if not np.isfinite(norm):
             raise ValueError("the vector is not finite")
-        return (array / norm).astype(np.float32) if norm > 0 else array
+        return np.ascontiguousarray((array / norm).astype(np.float32) if norm > 0 else array)

@@ -1,6 +1,10 @@
 """The novelty cache gives exactly the results of a list of the last entries."""
 
+import os
+import shutil
+import subprocess
 from collections import deque
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from knowledgepulse_worker.scoring import LOOK_UPS, Nearest, VectorCache
+from knowledgepulse_worker.scoring import LOOK_UPS, Nearest, VectorCache, look_ups
+from knowledgepulse_worker.scoring.look_ups import libraries
 from support.memory import traced
 
 DIMENSIONS = 3
+SECONDS = os.environ.get("FUZZ_SECONDS", "0")
 TIMES = st.integers(0, 20)
 # Along an axis, at any length: normalised without rounding, so that equals are equal to the last bit.
 AXES = st.builds(
@@ -21,12 +27,27 @@ AXES = st.builds(
 )
 
 
+LIBRARIES = [*libraries(), None]
+"""Those that this processor runs, and none, as where the worker was installed without a C compiler."""
+
+
+def made(library, *arguments):
+    """Return a cache that looks up with a library."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(look_ups, "libraries", lambda: () if library is None else (library,))
+        return VectorCache(*arguments)
+
+
 class LikeAListOfTheLast(RuleBasedStateMachine):
     """Runs the cache against its definition."""
 
-    @initialize(max_elements=st.integers(1, 5), ttl=st.none() | st.integers(1, 10))
-    def start(self, max_elements, ttl):
-        self.cache = VectorCache(max_elements, DIMENSIONS, ttl)
+    @initialize(
+        library=st.sampled_from(LIBRARIES),
+        max_elements=st.integers(1, 5),
+        ttl=st.none() | st.integers(1, 10),
+    )
+    def start(self, library, max_elements, ttl):
+        self.cache = made(library, max_elements, DIMENSIONS, ttl)
         self.entries = deque(maxlen=max_elements)
         self.added = 0
         self.expected = []
@@ -112,10 +133,51 @@ def test_of_equal_entries_the_oldest_is_returned_whatever_their_positions():
     assert wrong == []
 
 
+def nearly_equal(count: int, dimensions: int, seed: int) -> np.ndarray:
+    """Vectors whose similarities differ in their last digits, and some that are equal."""
+    random = np.random.default_rng(seed)
+    vectors = random.standard_normal(dimensions) + 1e-6 * random.standard_normal((count, dimensions))
+    vectors[count // 2 :: 7] = vectors[3]
+    return vectors.astype(np.float32)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dimensions", [1, 2, 7, 8, 9, 31, 128, 129, 384, 768, 1025])
+@pytest.mark.parametrize("kind", ["nearly equal", "others", "large and small"])
+def test_a_similarity_is_the_largest_sum_in_numpy_s_order(library, dimensions, kind):
+    """Otherwise, scores would depend on how the worker was installed."""
+    vectors = nearly_equal(60, dimensions, 1)
+    if kind != "nearly equal":
+        vectors[::2] = np.random.default_rng(2).standard_normal((30, dimensions))
+    if kind == "large and small":
+        vectors *= np.float32(10.0) ** np.random.default_rng(3).integers(-30, 30, (60, 1))
+    cache, kept = made(library, 40, dimensions), deque(maxlen=40)
+    for number, vector in enumerate(vectors):
+        unit = cache._unit(vector)
+        if kept:
+            rows = np.array([row for _, row in kept], np.float64)
+            exact = np.add.reduce(rows * unit.astype(np.float64), axis=1)
+            first = int(exact.argmax())
+            assert cache.nearest(vector) == Nearest(float(exact[first]), kept[first][0])
+        cache.add(vector, id=str(number))
+        kept.append((str(number), unit))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_vector_with_gaps_is_read_without_them(library):
+    cache = made(library, 4, 3)
+    cache.add(np.array([1, 9, 2, 9, 3, 9])[::2], id="same")
+    cache.add([-1, 0, 0], id="other")
+
+    assert cache.nearest(np.array([1.0, 5, 2, 5, 3, 5], np.float32)[::2]).id == "same"
+    assert cache.nearest(np.array([0.0, 5, 0, 5, 0, 5], np.float32)[::2]).similarity == 0
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("ttl", [None, 50])
-def test_expected_look_ups_have_the_same_results_to_the_last_bit(ttl):
+def test_expected_look_ups_have_the_same_results_to_the_last_bit(library, ttl):
     """Otherwise, scores would depend on how many records wait at a time."""
-    one_by_one, at_once = VectorCache(40, 384, ttl), VectorCache(40, 384, ttl)
+    one_by_one, at_once = made(library, 40, 384, ttl), made(library, 40, 384, ttl)
     vectors = [*random_vectors(200).astype(np.float32)]
 
     for start in range(0, 200, LOOK_UPS):
@@ -193,3 +255,20 @@ def test_equal_entries_are_compared_once():
 
     assert nearest.id == "0"
     assert memory.peak < 20_000 * 64 * np.dtype(np.float64).itemsize / 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("march", ["k8", "haswell"])
+def test_sanitizers_find_nothing_in_any_look_up(march, tmp_path):
+    compiler = shutil.which("gcc")
+    if compiler is None or (march == "haswell" and len(libraries()) < 2):
+        pytest.skip("no gcc, or another processor")
+    checks = ["-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    include = f"-I{Path(look_ups.__file__).parent}"
+    program = Path(__file__).with_name("fuzz_nearest.c")
+    command = [compiler, "-std=c11", "-O1", "-g", f"-march={march}", *checks, include, program, "-lm"]
+    subprocess.run([*command, "-o", tmp_path / "fuzz"], check=True)
+
+    ran = subprocess.run([tmp_path / "fuzz", "1", SECONDS], check=False, capture_output=True, text=True)
+
+    assert ran.returncode == 0, ran.stderr[-3000:]
