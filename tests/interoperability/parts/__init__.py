@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from interoperability.part import Part
-from interoperability.parts import brokers, schema_registry
+from interoperability.parts import brokers, schema_registry, wrapping
 
-PARTS: dict[str, Part] = {"brokers": brokers.PART, "schema_registry": schema_registry.PART}
+PARTS: dict[str, Part] = {
+    "brokers": brokers.PART,
+    "schema_registry": schema_registry.PART,
+    "wrapping": wrapping.PART,
+}
