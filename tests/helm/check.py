@@ -121,6 +121,36 @@ def test_each_value_is_where_it_belongs():
 
 
 @pytest.mark.parametrize(
+    ("config", "values", "group"),
+    [
+        ('[kafka]\ngroup = "mine"\n', (), "mine"),
+        ("kafka.group='mine'", (), "mine"),
+        ('[kafka]\n# group = "mine"\n', (), "knowledgepulse-worker"),
+        ('[kafka]\ngroup = "mine"\n', ("--set", "env.KP_KAFKA__GROUP=yours"), "yours"),
+    ],
+)
+def test_keda_scales_by_the_lag_of_the_workers_own_group(tmp_path, config, values, group):
+    """Its query named the default group, so workers of another one were never scaled."""
+    (tmp_path / "worker.toml").write_text(config)
+    made = rendered(
+        *("--set", "prometheusOperator=true,keda=true,prometheus=http://p:9090", *values),
+        *("--set-file", f"config={tmp_path / 'worker.toml'}"),
+    )
+    (trigger,) = made["ScaledObject", "kp-worker"]["spec"]["triggers"]
+    query = f'kp:consumer_lag_records:sum{{group="{group}"}}'
+    assert (trigger["metadata"]["query"], trigger["metadata"]["serverAddress"]) == (query, "http://p:9090")
+
+
+def test_all_pods_have_the_environment_the_annotations_and_the_labels():
+    made = rendered("--set", "env.KP_LOG__LEVEL=debug,annotations.owner=us,labels.team=traces")
+    for kind, name in (("Deployment", "kp-worker"), ("Job", "kp-worker-topics-1")):
+        template = made[kind, name]["spec"]["template"]
+        assert template["spec"]["containers"][0]["env"] == [{"name": "KP_LOG__LEVEL", "value": "debug"}]
+        assert template["metadata"]["annotations"]["owner"] == "us"
+        assert template["metadata"]["labels"]["team"] == "traces"
+
+
+@pytest.mark.parametrize(
     ("value", "named"),
     [
         ("tag=1", "tag"),
