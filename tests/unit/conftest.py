@@ -124,6 +124,6 @@ def scored(tmp_path_factory: pytest.TempPathFactory, real_traces: list[bytes]) -
     """Return a file of the real traces, scored without an embedder."""
     scorer = make_scorer(Settings(), None)
     file = tmp_path_factory.mktemp("scored") / "scored.jsonl"
-    scored = (score_line(line, scorer, 10**7, embedder="none") for line in real_traces)
+    scored = (score_line(line, scorer, Settings(), embedder="none") for line in real_traces)
     file.write_text("\n".join(map(score_json, scored)) + "\n")
     return file

@@ -92,7 +92,7 @@ def test_a_session_continues_after_the_labellers_last_label_then_with_the_skippe
 
 def test_a_scored_line_is_shown_as_far_as_it_was_kept(tmp_path, real_traces):
     scorer = make_scorer(Settings(), None)
-    scored = score_line(real_traces[0], scorer, 10**7, embedder="none")
+    scored = score_line(real_traces[0], scorer, Settings(), embedder="none")
     (tmp_path / "scored.jsonl").write_text(score_json(scored))
     given = Inputs((tmp_path / "scored.jsonl",))
 
