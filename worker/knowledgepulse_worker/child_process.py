@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -16,10 +17,13 @@ START_LIMIT = 30.0
 """Seconds for the function's module to be imported."""
 
 END_LIMIT = 1.0
-"""Seconds for a process to end after its last answer."""
+"""Seconds for a process to end after its last answer, or once it is killed."""
 
-OVERTIME = 5.0
+OVERTIME = 1.0
 """Seconds after its time limit until a call that ignores the kernel's signal is killed."""
+
+_LOOK_INTERVAL = 0.05
+"""Seconds between two looks whether a process has ended, whose pipe another one may hold open."""
 
 
 class CallError(WorkerError):
@@ -80,7 +84,7 @@ class ChildProcess:
             process = self._process = self._process or await self._start()
             try:
                 async with asyncio.timeout(self._timeout + OVERTIME):
-                    answer = await _ask(process, content)
+                    answer = await _asked(process, content)
             except TimeoutError:
                 self._process = None
                 await _kill(process)
@@ -104,7 +108,7 @@ class ChildProcess:
         )
         try:
             async with asyncio.timeout(START_LIMIT):
-                problem = (await _ask(process, self._argument))[len(FAILED) :].decode()
+                problem = (await _asked(process, self._argument))[len(FAILED) :].decode()
         except TimeoutError:
             problem = f"{self._name}: was not imported within {START_LIMIT:g} s"
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -116,6 +120,25 @@ class ChildProcess:
             await _kill(process)
             raise SettingsError(problem)
         return process
+
+
+async def _asked(process: Process, value: bytes) -> bytes:
+    """Return the answer of a process.
+
+    Raises:
+        ConnectionError: it has ended. Processes that it started may hold its pipe, which then has no end.
+        asyncio.IncompleteReadError: likewise.
+    """
+    asking = asyncio.create_task(_ask(process, value))
+    try:
+        while process.returncode is None and not asking.done():
+            await asyncio.wait({asking}, timeout=_LOOK_INTERVAL)
+        await asyncio.wait({asking}, timeout=_LOOK_INTERVAL)  # what it wrote before its end
+        if not asking.done():
+            raise ConnectionResetError
+        return asking.result()
+    finally:
+        asking.cancel()
 
 
 async def _ask(process: Process, value: bytes) -> bytes:
@@ -131,15 +154,24 @@ async def _answer(process: Process) -> bytes:
     return await process.stdout.readexactly(int.from_bytes(length, "big"))
 
 
-async def _ended(process: Process) -> int:
+async def _ended(process: Process) -> int | None:
     """Return the exit status of a process that has stopped answering; kill it if it is still running."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(END_LIMIT):
-            return await process.wait()
+    await _wait(process)
     return await _kill(process)
 
 
-async def _kill(process: Process) -> int:
+async def _kill(process: Process) -> int | None:
+    """Kill a process with those that it started; return its exit status."""
     with suppress(ProcessLookupError):
-        process.kill()
-    return await process.wait()
+        os.killpg(process.pid, signal.SIGKILL)  # it leads a group of its own
+    await _wait(process)
+    process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - others may hold the pipes, and asyncio closes them at their ends
+    return process.returncode
+
+
+async def _wait(process: Process) -> None:
+    """Wait for a moment until a process has ended; its own `wait` awaits the ends of the pipes, too."""
+    for _ in range(int(END_LIMIT / _LOOK_INTERVAL)):
+        if process.returncode is not None:
+            break
+        await asyncio.sleep(_LOOK_INTERVAL)

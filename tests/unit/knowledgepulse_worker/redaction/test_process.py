@@ -3,7 +3,9 @@
 import asyncio
 import json
 import os
+from contextlib import suppress
 
+import psutil
 import pytest
 
 from knowledgepulse_worker import child_process
@@ -11,7 +13,7 @@ from knowledgepulse_worker.errors import RedactionError, SettingsError
 from knowledgepulse_worker.redaction.process import RedactionProcess
 
 FUNCTIONS = """
-import os, re, signal, sys, time
+import atexit, os, re, signal, subprocess, sys, threading, time
 
 def masks(trace):
     print("printing is harmless")
@@ -43,6 +45,38 @@ def obeys(trace):
         os._exit(3)
     if trace.get("close"):
         os.closerange(3, 100)
+    return trace
+
+def hostile(trace):
+    how = trace["how"]
+    if "fork" in how and os.fork() == 0:
+        if "session" in how:
+            os.setsid()
+        if "ignore" in how:
+            for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+        if "again" in how:
+            os.fork()
+        time.sleep(20)
+        os._exit(0)
+    if "start" in how:
+        subprocess.Popen(["sleep", "20"])
+    if "thread" in how:
+        threading.Thread(target=time.sleep, args=(20,)).start()
+    if "mask" in how:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+    if "end" in how:
+        atexit.register(time.sleep, 20)
+    if "close" in how:
+        os.closerange(1, 100)
+    if "stop" in how:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if "wait" in how:
+        time.sleep(20)
+    if "exit" in how:
+        os._exit(3)
+    if "raise" in how:
+        raise ValueError
     return trace
 
 async def is_async(trace):
@@ -118,6 +152,52 @@ async def test_a_function_that_ignores_the_signal_is_killed(start, monkeypatch):
             with pytest.raises(RedactionError, match=r"^timeout$"):
                 await redacted(process, ignore=True)
         assert await redacted(process, number=1) == {"number": 1}
+
+
+HOSTILE = {
+    "fork": None,
+    "fork again": None,
+    "fork ignore": None,
+    "fork session": None,
+    "fork session again ignore": None,
+    "start": None,
+    "thread": None,
+    "at the end": None,
+    "fork raise": "raised",
+    "start raise": "raised",
+    "fork exit": "crashed",
+    "fork session exit": "crashed",
+    "start exit": "crashed",
+    "thread exit": "crashed",
+    "fork close": "crashed",
+    "close exit": "crashed",
+    "wait": "timeout",
+    "fork wait": "timeout",
+    "fork session wait": "timeout",
+    "start wait": "timeout",
+    "mask wait": "timeout",
+    "fork stop": "timeout",
+}
+"""What a function does, and how its call ends; None if with a trace."""
+
+
+@pytest.mark.parametrize(("how", "ends"), HOSTILE.items(), ids=HOSTILE)
+async def test_a_hostile_function_holds_up_neither_its_caller_nor_the_stop(start, how, ends):
+    """What it started ends with it, unless that has a session of its own; none lives for half a minute."""
+    async with asyncio.timeout(15), start("functions:hostile", timeout=0.5) as process:
+        group = process._child._process.pid
+        try:
+            result = await redacted(process, how=how)
+        except RedactionError as error:
+            result = error.reason
+        assert result == (ends or {"how": how})
+    assert [each for each in psutil.process_iter(["status"]) if _is_in(each, group)] == []
+
+
+def _is_in(process, group):
+    with suppress(ProcessLookupError):
+        return os.getpgid(process.pid) == group and process.info["status"] != psutil.STATUS_ZOMBIE
+    return False
 
 
 async def test_the_limit_does_not_end_a_process_that_waits_for_a_trace(start):

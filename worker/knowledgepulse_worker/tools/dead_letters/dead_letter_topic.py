@@ -13,6 +13,7 @@ from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.kafka.worker_topics import replays_topic_name
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.common.base64_headers import has_base64_headers, warn_of_base64_headers
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter, Selection
 
 
@@ -36,11 +37,14 @@ class DeadLetters:
         self, selection: Selection, progress: ProgressCallback = lambda _read, _total: None
     ) -> AsyncIterator[DeadLetter]:
         """Yield the selected dead letters, by partition and offset."""
+        base64 = 0
         async for record in read_topic(self.reader, self.topic, selection.period.since_ms, progress):
             letter = DeadLetter.read(record)
             self.foreign += letter is None
+            base64 += letter is None and has_base64_headers(record.headers)
             if letter is not None and letter in selection:
                 yield letter
+        warn_of_base64_headers(self.topic.name, base64)
 
     async def record_at(self, partition: int, offset: int) -> Record:
         """Return one record; raise a TopicError if no such record exists."""

@@ -15,6 +15,7 @@ from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.kafka.worker_topics import policies_topic_name
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import REMEDY, Settings
+from knowledgepulse_worker.tools.common.base64_headers import has_base64_headers, warn_of_base64_headers
 from knowledgepulse_worker.tools.common.scored_records import is_named, read_counted
 from knowledgepulse_worker.tools.terminal.arguments import Period
 from knowledgepulse_worker.tools.terminal.console import TopicProgressCallback, topic_progress
@@ -71,15 +72,17 @@ class ScoredTopics:
 
     async def _with_repeats(self, period: Period) -> AsyncIterator[tuple[Record, ScoredRecord]]:
         for topic in self.topics:
-            progress = partial(self._progress, topic.name)
+            progress, base64 = partial(self._progress, topic.name), 0
             async for record in read_topic(self._reader, topic, period.since_ms, progress):
                 if record.timestamp not in period:
                     continue
                 scored = read_counted(record)
                 if scored is None:
                     self.foreign += 1
+                    base64 += has_base64_headers(record.headers)
                 else:
                     yield record, scored
+            warn_of_base64_headers(topic.name, base64)
 
 
 @asynccontextmanager
