@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from aiokafka.admin import NewPartitions
 from aiokafka.protocol.admin import DeleteGroupsRequest
 
 from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
 from knowledgepulse_worker.tools.audit import audit
-from support.streams import Message, admin_of, score_of, source_of
+from support.commands import kp_worker
+from support.streams import Message, Stream, admin_of, score_of, source_of
 
 pytestmark = pytest.mark.integration
 
@@ -79,3 +82,36 @@ async def test_a_group_whose_positions_have_expired_continues_where_its_ledger_e
     assert (report.missing, report.differing, report.without_entry) == (0, 0, 0)
     assert "continuing from offset 10, as the ledger says" in worker.log()
     assert "rewind" not in worker.log()
+
+
+async def test_deployments_with_one_group_and_other_raw_topics_do_not_share_a_ledger(
+    make_stream, config, real_traces
+):
+    """Each would cut the other's entries at its starts. No topic ids are needed to see it."""
+    first = await make_stream(1)
+    await first.scored(await first.publish([Message(value) for value in real_traces[:2]]))
+    former = first.settings.topics.raw
+    second = Stream(first.configured(topics={"raw": f"{former}-copy"}), first.folder)
+    await second.create_topics(1)
+
+    checked = await kp_worker("check", "--config", config(second.settings))
+    started = await kp_worker("run", "--config", config(second.settings))
+    own = await kp_worker("check", "--config", config(first.settings))
+
+    assert (checked[0], started[0], own[0]) == (os.EX_CONFIG, os.EX_CONFIG, 0)
+    group = first.settings.kafka.group
+    for said in (checked[1], started[2]):
+        assert f"kafka.group: {group}: has positions in {former} too, but topics.raw is {former}-copy" in said
+        assert f"--delete-offsets --group {group} --topic {former}" in said
+
+
+async def test_positions_in_a_topic_that_is_gone_are_of_no_other_deployment(make_stream, config, real_traces):
+    first = await make_stream(1)
+    await first.scored(await first.publish([Message(value) for value in real_traces[:2]]))
+    await first.delete_topic(first.settings.topics.raw)
+    second = Stream(first.configured(topics={"raw": f"{first.settings.topics.raw}-2"}), first.folder)
+    await second.create_topics(1)
+
+    status, _, _ = await kp_worker("check", "--config", config(second.settings))
+
+    assert status == 0

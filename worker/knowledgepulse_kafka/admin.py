@@ -109,6 +109,20 @@ class Admin:
             raise TopicError(f"{topic.name}: no coordinator for the group {self._config.group}") from None
         return [max(0, offsets[tp].offset) for tp in partitions]
 
+    async def topics_of_group(self, topic: Topic) -> set[str]:
+        """Return the existing topics in which the group has positions, of those that the client may describe.
+
+        Args:
+            topic: one of the topics; only when the group's positions in it are known, they are in all.
+
+        Raises:
+            TopicError: see :meth:`committed`.
+        """
+        await self.committed(topic)
+        positions = await self._client.list_consumer_group_offsets(self._config.group)
+        named = {place.topic for place, position in positions.items() if position.offset >= 0}
+        return named.intersection(await self.names())
+
     async def _positions(self, partitions: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the group's offsets; nothing while its coordinator is elected or loads the group."""
         with suppress(GroupCoordinatorNotAvailableError):

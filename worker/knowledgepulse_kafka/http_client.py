@@ -7,10 +7,13 @@ the answer is compressed, and removes secrets from texts that are meant for mess
 from __future__ import annotations
 
 import json
+import re
+from base64 import b64encode
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 from yarl import URL
@@ -22,6 +25,8 @@ LONGEST_WAIT = 3600.0
 
 _SHOWN = 200
 """Maximum number of an answer's characters in a message."""
+
+_CREDENTIALS = re.compile(r"\b(Basic|Bearer)[ ]+[A-Za-z0-9+/=._~-]+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -65,10 +70,21 @@ class HttpAnswer:
 
 
 def shortened_answer(text: str, secrets: Collection[str]) -> str:
-    """Return the beginning of a server's text for a message, on one line and with secrets removed."""
-    for secret in sorted(filter(None, secrets), key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
-    return printable(text[:_SHOWN])
+    """Return the beginning of a server's text for a message, on one line and with secrets removed.
+
+    A server may repeat the request, and so a secret as the client has written it: in a header of
+    authorization (RFC 7617, RFC 6750), in an address or in JSON.
+    """
+    forms = {form for secret in filter(None, secrets) for form in _written(secret)}
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, HIDDEN)
+    return printable(_CREDENTIALS.sub(rf"\1 {HIDDEN}", text)[:_SHOWN])
+
+
+def _written(secret: str) -> tuple[str, ...]:
+    """Return the forms in which a secret is sent."""
+    encoded = b64encode(secret.encode(errors="surrogatepass")).decode()
+    return secret, encoded, quote(secret, "", errors="replace"), json.dumps(secret)[1:-1]
 
 
 def bearer(key: str) -> dict[str, str]:

@@ -10,7 +10,15 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from knowledgepulse_kafka.http_client import HttpAnswer, bearer, reason, request, retry_after
+from knowledgepulse_kafka.http_client import (
+    HttpAnswer,
+    bearer,
+    reason,
+    request,
+    retry_after,
+    shortened_answer,
+)
+from knowledgepulse_kafka.safe_text import HIDDEN
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK
 
 LIMIT = 100_000
@@ -118,3 +126,21 @@ def test_a_server_says_when_to_ask_again_but_not_that_we_wait_for_ever(header, s
 def test_a_key_that_no_header_takes_is_refused_without_showing_it(key):
     with pytest.raises(ValueError, match=r"^has characters that HTTP headers do not allow$"):
         bearer(key)
+
+
+@pytest.mark.parametrize(
+    "echo",
+    [
+        "you sent Authorization: Basic dXNlcjpwYSIncw==",
+        '{"authorization": "Basic dXNlcjpwYSIncw==", "url": "http://user:pa%22%27s@host"}',
+        "password pa\"'s",
+        '{"password": "pa\\"\'s"}',
+        "authorization: bearer another.token_of-ours",
+    ],
+)
+def test_an_answer_that_repeats_the_request_shows_no_secret_in_any_form(echo):
+    shown = shortened_answer(echo, ["user:pa\"'s", "pa\"'s"])
+
+    assert HIDDEN in shown
+    for secret in ("dXNlcjpwYSIncw", "pa%22", 'pa"', 'pa\\"', "another.token"):
+        assert secret not in shown

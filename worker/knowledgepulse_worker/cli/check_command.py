@@ -105,9 +105,11 @@ async def _usable_topics(settings: Settings) -> dict[str, Topic]:
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         await admin.existing()  # that one cannot be read is none of the settings' faults
         try:
-            return await admin.usable()
+            existing = await admin.usable()
+            await admin.require_own_group(existing[settings.topics.raw])
         except TopicError as error:
             raise StartError(str(error)) from error
+        return existing
 
 
 def _transactions(settings: Settings) -> None:

@@ -167,6 +167,23 @@ class TopicAdmin(Admin):
             raise TopicError("; ".join(problems))
         return existing
 
+    async def require_own_group(self, raw: Topic) -> None:
+        """Check that no other deployment has the same group, and so the same ledger.
+
+        A topic that the client may not describe is not seen.
+
+        Raises:
+            TopicError: the group has positions in another topic that exists.
+        """
+        for other in sorted(await self.topics_of_group(raw) - {raw.name}):
+            group, servers = self._kafka.group, self._kafka.bootstrap_servers
+            raise TopicError(
+                f"kafka.group: {group}: has positions in {other} too, but topics.raw is {raw.name}. "
+                "Deployments with one group cut each other's ledger: give each a group of its own. If "
+                "topics.raw was changed, delete the former positions: kafka-consumer-groups.sh "
+                f"--bootstrap-server {servers} --delete-offsets --group {group} --topic {other}"
+            )
+
     async def require(self) -> dict[str, Topic]:
         """Check and return the topics; create the changelog and the topic of policies if they are missing.
 

@@ -111,6 +111,7 @@ async def _require_topics(settings: Settings) -> tuple[dict[str, Topic], float]:
     async with permitted_admin(settings, worker_rights(settings)) as admin:
         await admin.require_requests()
         topics = await admin.require()
+        await admin.require_own_group(topics[settings.topics.raw])
     for difference in differences(topics, settings.topics):
         logger.warning("%s", difference)
     return topics, await keep_policy(settings, settings.policy)

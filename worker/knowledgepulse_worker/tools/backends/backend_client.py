@@ -16,7 +16,7 @@ from yarl import URL
 
 from knowledgepulse_kafka import http_client as client
 from knowledgepulse_kafka.errors import SecurityError
-from knowledgepulse_kafka.http_client import HttpAnswer
+from knowledgepulse_kafka.http_client import HttpAnswer, shortened_answer
 from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_kafka.safe_text import without_secrets
 from knowledgepulse_worker.errors import InputError
@@ -185,6 +185,7 @@ class BackendClient:
         self._headers = {"Accept": "application/json", **headers}
         known = [text for secret in secrets if secret for text in (secret, secret.partition(":")[2])]
         known += [*(value.rpartition(" ")[2] for value in headers.values()), parsed.password or ""]
+        known += [f"{parsed.user}:{parsed.password}"] if parsed.user is not None else []
         self._secrets = known
         self._patience = patience
         self._max_bytes = max_bytes
@@ -275,5 +276,5 @@ class BackendClient:
             try:
                 return msgspec.convert(answer.json() if answer.body else None, form)
             except ValueError as error:
-                problem = printable(str(error)[:_MAX_SHOWN])
+                problem = shortened_answer(str(error), self._secrets)
         raise UnknownFormError(f"{asked} in an unknown form; is it {self._title}? {problem}")
