@@ -10,14 +10,13 @@ from dataclasses import asdict
 from hashlib import sha256
 from importlib import resources
 from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 from aiohttp import HttpVersion11
 
 from knowledgepulse_worker.policy import ROUTES
 from knowledgepulse_worker.settings import WebSettings
 
-_SAFE = {
+RESTRICTIONS = {
     # Pages from other origins in the same browser must learn nothing.
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -26,7 +25,7 @@ _SAFE = {
 }
 
 DATA_HEADERS = {
-    **_SAFE,
+    **RESTRICTIONS,
     "Content-Type": "application/json",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
@@ -56,7 +55,7 @@ def page_headers(page: bytes) -> dict[str, str]:
         "trusted-types 'none'",
     ]
     return {
-        **_SAFE,
+        **RESTRICTIONS,
         "Content-Type": "text/html; charset=utf-8",
         "Content-Security-Policy": "; ".join(policy),
         "Cross-Origin-Opener-Policy": "same-origin",
@@ -74,11 +73,24 @@ PAGE = (
 
 PAGE_HEADERS = page_headers(PAGE)
 
-_OF_A_PROXY = re.compile(
-    r"(x-)?forwarded(-.*)?|via|.*-ip|(x-)?remote-.*|x-(original|auth|webauth|nginx|envoy|amzn)-.*|cf-.*|cdn-loop",
-    re.IGNORECASE,
-)
-"""The headers of proxies (RFC 7239, RFC 8586, RFC 9110) and their vendors, such as X-Real-IP and CF-Ray."""
+_OF_A_BROWSER = {
+    *("accept", "accept-encoding", "accept-language", "cache-control", "connection", "cookie", "dnt", "host"),
+    *(
+        "if-modified-since",
+        "if-none-match",
+        "keep-alive",
+        "origin",
+        "pragma",
+        "priority",
+        "purpose",
+        "referer",
+    ),
+    *("save-data", "te", "upgrade-insecure-requests", "user-agent"),
+}
+"""The headers that browsers and curl send by themselves, besides those of Fetch Metadata and client hints."""
+
+_HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]:@/?#\s]+)(:(?P<port>\d{1,5}))?", re.ASCII)
+"""A ``Host`` header (RFC 9110, section 7.2)."""
 
 
 def shows_content(
@@ -88,7 +100,8 @@ def shows_content(
 
     If ``web.show_content`` is not set, content is shown only on loopback: both the listening address and the
     request's ``Host`` must be loopback. The latter excludes sites whose own name resolves to loopback. A
-    proxy on this machine passes on requests of others, so its headers exclude them, as does HTTP/1.0: no
+    proxy on this machine passes on requests of others. Most add a header, and no list of their names is ever
+    whole, so a request with any header that no browser sends by itself is excluded. So is HTTP/1.0: no
     browser speaks it, but nginx does, without such headers, unless it is configured otherwise.
 
     Args:
@@ -98,19 +111,18 @@ def shows_content(
     """
     if web.show_content is not None:
         return web.show_content
-    is_passed_on = version < HttpVersion11 or any(_OF_A_PROXY.fullmatch(name) for name in request)
+    is_passed_on = version < HttpVersion11 or not all(map(_is_of_a_browser, request))
     return not is_passed_on and _is_loopback(web.host) and _is_loopback(_host(request.get("Host", "")))
+
+
+def _is_of_a_browser(name: str) -> bool:
+    return name.lower() in _OF_A_BROWSER or name.lower().startswith("sec-")
 
 
 def _host(header: str) -> str:
     """Return the host of a ``Host`` header without the port; empty if the header is malformed."""
-    try:
-        parts = urlsplit(f"//{header}")
-        _ = parts.port  # raises if it is not a number
-    except ValueError:
-        return ""
-    is_plain = parts.netloc == header and "@" not in header
-    return parts.hostname or "" if is_plain else ""
+    found = _HOST.fullmatch(header)
+    return found["host"].strip("[]") if found and int(found["port"] or 0) < 65536 else ""
 
 
 def _is_loopback(host: str) -> bool:

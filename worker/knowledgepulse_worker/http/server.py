@@ -26,7 +26,13 @@ from aiohttp import web
 from knowledgepulse_worker.errors import StartError
 from knowledgepulse_worker.http import probes
 from knowledgepulse_worker.http.child_connections import ChildConnector
-from knowledgepulse_worker.http.pages import DATA_HEADERS, PAGE, PAGE_HEADERS, shows_content
+from knowledgepulse_worker.http.pages import (
+    DATA_HEADERS,
+    PAGE,
+    PAGE_HEADERS,
+    RESTRICTIONS,
+    shows_content,
+)
 from knowledgepulse_worker.http.unreadable_requests import requests
 from knowledgepulse_worker.settings import WebSettings
 from knowledgepulse_worker.verdict import STATE_HELP, Finding, State, Verdict
@@ -317,6 +323,7 @@ async def listening(
     Raises:
         StartError: the address is invalid or in use.
     """
+    app.on_response_prepare.append(_restrict)
     runner = web.AppRunner(
         app,
         logger=requests,
@@ -336,6 +343,13 @@ async def listening(
         yield
     finally:
         await runner.cleanup()
+
+
+async def _restrict(_request: web.Request, response: web.StreamResponse) -> None:
+    """Have no response kept or taken for another type, and none name the versions of what serves it."""
+    response.headers["Server"] = "kp-worker"
+    for name, value in RESTRICTIONS.items():
+        response.headers.setdefault(name, value)
 
 
 def _limit_connections(runner: web.AppRunner) -> None:

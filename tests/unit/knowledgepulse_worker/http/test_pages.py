@@ -26,6 +26,12 @@ from knowledgepulse_worker.settings import WebSettings
         (None, "127.0.0.1", "rebound.example@localhost", False),
         (None, "127.0.0.1", "localhost/", False),
         (None, "127.0.0.1", "[::1", False),
+        (None, "127.0.0.1", "[::1]junk", False),
+        (None, "127.0.0.1", "[::1]:", False),
+        (None, "127.0.0.1", "[localhost]", False),
+        (None, "127.0.0.1", "::1", False),
+        (None, "127.0.0.1", "localhost\n", False),
+        (None, "127.0.0.1", "\u0661\u0662\u0667.0.0.1", False),
         (None, "127.0.0.1", "10.0.0.1", False),
         (None, "0.0.0.0", "127.0.0.1", False),
         (None, "worker.internal", "localhost", False),
@@ -43,6 +49,15 @@ def test_content_is_shown_on_loopback_only_by_default(show, host, asked, shown):
         *("X-Forwarded-For", "x-forwarded-host", "X-Forwarded-Proto", "Forwarded", "Via", "X-Real-IP"),
         *("X-Original-Forwarded-For", "X-Original-URL", "True-Client-IP", "CF-Connecting-IP", "X-Client-IP"),
         *("Remote-User", "X-WEBAUTH-USER", "X-Auth-Request-User", "CF-Ray", "CDN-Loop", "X-Amzn-Trace-Id"),
+        *(
+            "Fastly-Client",
+            "Akamai-Origin-Hop",
+            "Surrogate-Capability",
+            "X-Varnish",
+            "X-Cluster-Client",
+            "Max-Forwards",
+        ),
+        *("X-Request-Id", "traceparent", "Authorization", "Ssl-Client-Cert", "Incap-Client", "of-nobody-yet"),
     ],
 )
 def test_a_request_that_a_proxy_on_this_machine_passed_on_is_not_shown_content(name):
@@ -51,6 +66,23 @@ def test_a_request_that_a_proxy_on_this_machine_passed_on_is_not_shown_content(n
 
     assert not shows_content(WebSettings(), request)
     assert shows_content(WebSettings(show_content=True), request)
+
+
+ALL = "Host Connection User-Agent Accept Accept-Encoding Accept-Language Cookie Referer Cache-Control Pragma"
+FETCH = "Upgrade-Insecure-Requests Sec-Fetch-Site Sec-Fetch-Mode Sec-Fetch-User Sec-Fetch-Dest"
+BROWSERS = {
+    "curl": "Host User-Agent Accept",
+    "Chromium": f"{ALL} {FETCH} sec-ch-ua sec-ch-ua-mobile sec-ch-ua-platform If-None-Match Purpose",
+    "Firefox": f"{ALL} {FETCH} DNT Sec-GPC Priority TE",
+}
+"""The names of what each sends by itself."""
+
+
+@pytest.mark.parametrize("browser", BROWSERS)
+def test_what_browsers_and_curl_send_by_themselves_hides_nothing(browser):
+    request = dict.fromkeys(BROWSERS[browser].split(), "x") | {"Host": "localhost:6066"}
+
+    assert shows_content(WebSettings(), request)
 
 
 def test_a_request_in_http_1_0_is_not_shown_content_as_nginx_passes_it_on_without_a_header():

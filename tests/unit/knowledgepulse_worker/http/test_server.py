@@ -91,6 +91,18 @@ async def test_the_child_s_answer_is_passed_on_unchanged(front):
     assert front.child.asked == [{"Accept": "application/openmetrics-text", "Kp-Content": "shown"}]
 
 
+@pytest.mark.parametrize("path", ["/", "/metrics", "/livez", "/readyz", "/api/status", "/nowhere"])
+@pytest.mark.parametrize("has_child", [True, False])
+async def test_no_response_is_kept_or_guessed_at_or_names_versions(front, path, has_child):
+    if not has_child:
+        front.without_child(State.STARTING, "the worker is starting")
+    _, headers, _ = await get(front, path)
+
+    assert headers["Server"] == "kp-worker"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Cache-Control"] == "no-store"
+
+
 @pytest.mark.parametrize(
     "sent",
     [

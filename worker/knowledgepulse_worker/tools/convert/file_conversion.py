@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -70,6 +71,11 @@ _HEADERS = ("header.json", "_journal/start.json")
 
 
 _SAMPLES = "samples/"
+
+MAX_CONTAINERS = 4_000_000
+"""Objects and lists in a document: in Python, an empty one takes 20 times the bytes that it has in JSON."""
+
+_OUTSIDE_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"|([\[{])', re.DOTALL)
 
 
 class _Outcome(BaseModel):
@@ -204,13 +210,13 @@ def _documents(name: str, unpacked: Lines, *, binary: bool) -> Iterator[_Documen
         yield from _of_archive(unpacked.bounded(lines, len))
         return
     if binary and start and not start.lstrip().startswith((b"{", b"[")):
-        yield _Document(None, _from_protobuf(_joined(unpacked.bounded(lines, len))))
+        yield _Document(None, _from_protobuf(unpacked.joined(lines)))
         return
     filled = _filled(lines)
     number, first = next(filled, (1, b""))
     parsed = _parsed(first)
     if isinstance(parsed, ConversionError):
-        text = _joined(chain([first], unpacked.bounded(lines, len)))
+        text = unpacked.joined(chain([first], lines))
         whole = _parsed(text)
         if not isinstance(whole, ConversionError):
             yield _Document(None, whole)
@@ -229,14 +235,6 @@ def _documents(name: str, unpacked: Lines, *, binary: bool) -> Iterator[_Documen
 
 def _is_document(line: bytes) -> bool:
     return line.lstrip().startswith((b"{", b"[")) and not isinstance(_parsed(line), ConversionError)
-
-
-def _joined(lines: Iterable[bytes]) -> bytes:
-    """Return lines joined, without a list of them, which may take a hundred times as much memory."""
-    text = bytearray()
-    for line in lines:
-        text += line
-    return bytes(text)
 
 
 def _filled(lines: Iterable[bytes], start: int = 1) -> Iterator[tuple[int, bytes]]:
@@ -305,6 +303,8 @@ def _parsed(text: bytes) -> Any:
     """Parse a JSON document; return an error if that fails."""
     if not text.strip():
         return UnreadError("empty")
+    if _containers(text) > MAX_CONTAINERS:
+        return ConversionError(f"has more than {MAX_CONTAINERS:,} objects and lists")
     try:
         return json.loads(text, parse_constant=str)  # traces have no NaN
     except RecursionError:
@@ -313,6 +313,12 @@ def _parsed(text: bytes) -> Any:
         return UnreadError("not JSON: no text in UTF-8; protobuf needs --from otlp")
     except ValueError as error:
         return UnreadError(f"not JSON: {error}")
+
+
+def _containers(text: bytes) -> int:
+    """Return an upper bound of the objects and lists in a JSON document; the exact number if it counts."""
+    count = text.count(b"[") + text.count(b"{")
+    return count if count <= MAX_CONTAINERS else sum(1 for _ in _OUTSIDE_TEXTS.finditer(text) if _[1])
 
 
 def read_domains(path: Path) -> dict[str, str]:

@@ -23,6 +23,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 import cramjam
 
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.tools.terminal.files import MAX_LINE, too_long
 
 MAX_DOCUMENT = 64 * 2**20
 """Bytes that a document of a compressed file, or a member of an archive, may unpack to."""
@@ -69,6 +70,20 @@ class Lines:
             if self.is_packed and total > MAX_DOCUMENT:
                 raise _too_large(self._name)
             yield part
+
+    def joined(self, parts: Iterable[bytes]) -> bytes:
+        """Return parts of the file joined; a list of them may take a hundred times as much memory.
+
+        Raises:
+            InputError: they are larger than :data:`MAX_DOCUMENT`, or than :data:`MAX_LINE` if the file is not
+                compressed.
+        """
+        text = bytearray()
+        for part in self.bounded(parts, len):
+            text += part
+            if len(text) > MAX_LINE:
+                raise too_long(self._name)
+        return bytes(text)
 
 
 def _too_large(name: str) -> InputError:

@@ -31,6 +31,8 @@ _COMPRESSED = {
 
 _MAX_DOCUMENT = 16_777_216
 """Bytes of a file that are read to tell its format."""
+MAX_LINE = 256 * 2**20
+"""Bytes of a line, and of a document on several lines. A device without an end has no line's end, either."""
 _MAX_BINARY = 4096
 """Bytes of a file that are looked at for a zero byte, which no text has."""
 _MAX_REJECTIONS = 10
@@ -142,6 +144,11 @@ def _format_of(document: Any) -> str | None:
     return input_format.name if input_format else None
 
 
+def too_long(name: str) -> InputError:
+    """Return the error for a file with a line, or a document, of more than :data:`MAX_LINE`."""
+    return InputError(f"{name}: has a line or a document of more than {MAX_LINE // 2**20} MiB")
+
+
 class Rejections:
     """The documents that are no traces: the first ones are named on standard error, all are counted.
 
@@ -183,7 +190,7 @@ def opened(
 def _with_progress(
     name: str, file: IO[Any], advance: Callable[[float], None], max_bytes: int | None
 ) -> Iterator[bytes]:
-    most = -1 if max_bytes is None else max_bytes + 2  # with what ends the line
+    most = MAX_LINE + 1 if max_bytes is None else max_bytes + 2  # with what ends the line
     while True:
         with file_errors(printable(name), "read"):
             line = rest = file.readline(most)
@@ -193,4 +200,6 @@ def _with_progress(
                 advance(len(rest))
         if not line:
             return
+        if len(line) > MAX_LINE:
+            raise too_long(printable(name))
         yield line
