@@ -54,7 +54,8 @@ def environment(name: str, requires: Sequence[str]) -> Path:
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
         if requires:
-            INSTALLERS["python"](place, requires, new=True)
+            kind = "python" if any("==" in each for each in requires) else "java"
+            INSTALLERS[kind](place, requires, new=True)
         made.write_text(wanted)
     return place
 
