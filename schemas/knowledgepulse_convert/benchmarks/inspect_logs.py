@@ -9,9 +9,10 @@ Compared with: public files with version 2 of the logs, and runs of 0.3.285.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from pydantic import Field
@@ -97,12 +98,11 @@ def _run(log: _Log, path: str, value: dict[str, Any], _: str) -> hub.Run:
     evaluation, events, attachments = log.eval, _events(value), value.get("attachments")
     told = as_it_was(sample.messages, events, partial(_resolved, attachments=attachments), losses)
     messages = messages_of(told, f"{path}.messages", losses)
-    transcript = "\n".join(hub.join_texts(message.parts) for message in messages)
-    for text in _inputs(sample.input):
-        if not any(message.role == "user" for message in messages):
-            messages.insert(0, hub.message("user", hub.Text(text)))
-        elif text not in transcript:
-            losses.add("samples[].input", text)
+    inputs = list(_inputs(sample.input))
+    if inputs and not any(message.role == "user" for message in messages):
+        messages.insert(0, hub.message("user", hub.Text(inputs.pop(0))))
+    for text in _untold(inputs, messages):
+        losses.add("samples[].input", text)
     match value.get("output"):
         case {"choices": [{"stop_reason": reason}, *_]}:
             messages += hub.end_of(reason)
@@ -215,6 +215,19 @@ def _inputs(value: str | list[Any]) -> Iterator[str]:
         match item:
             case {"role": "user", "content": str(text)}:
                 yield text
+
+
+_TEMPLATES = 8
+"""Inputs that are searched for within all texts: each takes as long as the texts are."""
+
+
+def _untold(inputs: Iterable[str], messages: list[hub.Message]) -> Iterator[str]:
+    """Yield the inputs that no message tells, alone or, as templates have a few, within its text."""
+    texts = [hub.join_texts(message.parts) for message in messages]
+    known, transcript = set(texts), "\n".join(texts)
+    others = (text for text in inputs if text not in known)
+    yield from (text for text in islice(others, _TEMPLATES) if text not in transcript)
+    yield from others
 
 
 def _resolved(value: Any, attachments: Any) -> Any:
