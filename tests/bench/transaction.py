@@ -15,12 +15,13 @@ from aiokafka.admin import NewTopic
 from bench.context import Context
 from bench.measure import Budget, Figure, Section
 from bench.traces import STREAM_BYTES
+from knowledgepulse_kafka.broker_requests import name_of
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.producer import TransactionalProducer
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 from knowledgepulse_kafka.request_hook import RequestSender, changing
-from knowledgepulse_kafka.request_waits import REQUESTS, TRANSACTION
+from knowledgepulse_kafka.request_waits import TRANSACTION
 from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from support.streams import admin_of
 
@@ -53,7 +54,7 @@ class _Requests:
 
     def _timed(self, send: RequestSender) -> RequestSender:
         async def sending(request: Any, *arguments: Any, **options: Any) -> Any:
-            name = REQUESTS.get(request.API_KEY, "")
+            name = name_of(request.API_KEY)
             if name not in TRANSACTION:
                 return await send(request, *arguments, **options)
             self.note(f"{name} is sent")
