@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import shlex
+import stat
 import sys
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import click
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.message_text import printable
@@ -174,17 +175,37 @@ class Rejections:
 def opened(
     files: Iterable[str], progress: Progress, max_bytes: int | None = None
 ) -> Iterator[tuple[str, Iterator[bytes]]]:
-    """Yield each file's name and lines, and advance the progress bar; see :func:`lines_of`.
+    """Yield each file's name and lines, and advance the one progress bar; see :func:`lines_of`.
 
     Raises:
         InputError: a file cannot be read.
     """
-    for name in files:
-        with file_errors(printable(name), "read"):
-            size = Path(name).stat().st_size if Path(name).is_file() else None
-        task = progress.add_task(name, total=size)
+    names = list(files)
+    bar = _bar(progress, list(map(_size, names)))
+    for name in names:
+        progress.update(bar, description=printable(name))
         with file_errors(printable(name), "read"), click.open_file(name, "rb") as file:
-            yield name, without_mark(_with_progress(name, file, partial(progress.advance, task), max_bytes))
+            yield name, without_mark(_with_progress(name, file, partial(progress.advance, bar), max_bytes))
+
+
+def _bar(progress: Progress, sizes: Sequence[int | None]) -> TaskID:
+    """Return the bar of all files, with these sizes in its total; that of a pipe is not known."""
+    known = sum(size for size in sizes if size is not None)
+    if not progress.tasks:
+        return progress.add_task("", total=None if None in sizes else known)
+    (bar,) = progress.tasks
+    if bar.total is not None:
+        progress.update(bar.id, total=bar.total + known)
+    return bar.id
+
+
+def _size(name: str) -> int | None:
+    """Return a file's size; None for a pipe, and for what cannot be read, which opening it tells."""
+    try:
+        status = Path(name).stat()
+    except OSError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def _with_progress(
