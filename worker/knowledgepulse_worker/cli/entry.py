@@ -37,7 +37,7 @@ _COMMANDS = (
     LazyCommand(
         "check",
         "knowledgepulse_worker.cli.check_command:check",
-        "Check that a worker could start, without starting one or changing anything.",
+        "Check that a worker could start, without starting one or, but for `--try`, changing anything.",
     ),
     LazyCommand(
         "topics",
