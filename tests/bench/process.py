@@ -35,9 +35,9 @@ def record_metrics(file: int) -> None:
 
     scored, admitted, finished = TraceMetrics.scored, TraceMetrics.admitted, TraceMetrics.finished
 
-    def record_scored(self: TraceMetrics, score: Any, trace_id: str, seconds: float) -> None:
-        _write_down(file, "scoring", seconds)
-        scored(self, score, trace_id, seconds)
+    def record_scored(self: TraceMetrics, *arguments: Any) -> None:  # of the tree that is measured
+        _write_down(file, "scoring", arguments[-1])
+        scored(self, *arguments)
 
     def record_admitted(self: TraceMetrics, waited: float) -> None:
         _write_down(file, "admission", waited)
