@@ -9,11 +9,19 @@ from functools import partial
 from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.commit_outcome import CommitOutcome, Committed, Rebalanced
 from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.transactional_publisher import TRANSACTION_TIMEOUT_MS
 from knowledgepulse_worker.lane.commit import Prepared, prepare, settle
 from knowledgepulse_worker.lane.lane import Lane, Services
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.lane.turns import Turns
+
+FIRST_PARTITIONS, LEAST_PARTITIONS = 250, 50
+"""The largest number of partitions of the first transaction, and the least to which it falls.
+
+It then follows from how long transactions take: none shall take more than half of the time after which the
+brokers would abort it.
+"""
 
 
 class Assignment:
@@ -30,6 +38,7 @@ class Assignment:
 
     Attributes:
         tasks: the tasks by partition.
+        has_left_out: whether the last transaction has left lanes with complete records to the next one.
     """
 
     def __init__(
@@ -44,6 +53,8 @@ class Assignment:
         on_room: Callable[[PartitionTask], None],
     ) -> None:
         self.membership = membership
+        self.has_left_out = False
+        self._most = FIRST_PARTITIONS
         self._services = services
         self._turns = Turns(services.suspects, services.settings.limits.stall)
         self.tasks = {
@@ -107,7 +118,9 @@ class Assignment:
         throttle = self._services.throttles.producer
         if throttle.remaining:
             return None
-        return prepare(self.lanes, is_throttled=throttle.recent > 0)
+        prepared = prepare(self.lanes, most=self._most, is_throttled=throttle.recent > 0)
+        self.has_left_out = prepared is not None and prepared.leaves_out
+        return prepared
 
     def settle(self, prepared: Prepared, outcome: CommitOutcome) -> Prepared | None:
         """Take note of how a transaction has ended; return what is to be committed in its place, if anything.
@@ -120,6 +133,7 @@ class Assignment:
         services = self._services
         following = settle(prepared, outcome, services.replacements, services.metrics)
         if isinstance(outcome, Committed):
+            self._note_duration(len(prepared.shares), time.monotonic() - prepared.began)
             now = time.time()
             for partition, position in prepared.positions.items():
                 self.tasks[partition].committed = position.offset
@@ -128,6 +142,11 @@ class Assignment:
         elif isinstance(outcome, Rebalanced):
             self.close()  # otherwise, every further transaction would be aborted, too
         return following
+
+    def _note_duration(self, partitions: int, seconds: float) -> None:
+        if partitions >= LEAST_PARTITIONS:
+            within = partitions * TRANSACTION_TIMEOUT_MS / 2000 / seconds
+            self._most = max(LEAST_PARTITIONS, int(within))
 
     def refresh_gauges(self) -> None:
         """Refresh the gauges before a scrape."""

@@ -65,12 +65,14 @@ class Prepared:
         is_throttled: whether a quota throttles the producer.
         began: when the first attempt was prepared (``time.monotonic``).
         alone: the records that are sent in batches of their own.
+        leaves_out: whether lanes with complete records are left for another transaction.
     """
 
     shares: Sequence[_Share]
     is_throttled: bool
     began: float
     alone: Sequence[OutputRecord] = ()
+    leaves_out: bool = False
 
     @property
     def positions(self) -> Mapping[int, Position]:
@@ -101,19 +103,23 @@ class Prepared:
             share.lane.committed(len(share.complete), zip(offsets[begin:end], records, strict=True))
 
 
-def prepare(lanes: Sequence[Lane], *, is_throttled: bool = False) -> Prepared | None:
+def prepare(lanes: Sequence[Lane], *, most: int | None = None, is_throttled: bool = False) -> Prepared | None:
     """Return the complete records of lanes, for one transaction; None if there are none.
 
     Args:
         lanes: the lanes.
+        most: the largest number of lanes, of which those whose records are scored longest come first.
         is_throttled: whether to commit only the records that are scored longest.
     """
     ready = [(lane, complete) for lane in lanes if (complete := lane.complete())]
     if not ready:
         return None
+    leaves_out = most is not None and len(ready) > most
+    if leaves_out:
+        ready = sorted(ready, key=_scored_at)[:most]
     chosen = _longest(ready) if is_throttled else ready
     shares = [_Share.of(lane, complete) for lane, complete in chosen]
-    return Prepared(shares, is_throttled, time.monotonic())
+    return Prepared(shares, is_throttled, time.monotonic(), leaves_out=leaves_out)
 
 
 def settle(
@@ -144,10 +150,14 @@ def settle(
     return None
 
 
+def _scored_at(share: tuple[Lane, list[RecordOutcome]]) -> float:
+    return share[1][0].scored_at
+
+
 def _longest(ready: Sequence[tuple[Lane, list[RecordOutcome]]]) -> list[tuple[Lane, list[RecordOutcome]]]:
     """Return the records of the lanes that have waited longest, up to :data:`THROTTLED_BYTES`."""
     chosen, size = list[tuple[Lane, list[RecordOutcome]]](), 0
-    for lane, complete in sorted(ready, key=lambda share: share[1][0].scored_at):
+    for lane, complete in sorted(ready, key=_scored_at):
         count = 0
         for outcome in complete:
             size += sum(record.size for record in outcome.records())

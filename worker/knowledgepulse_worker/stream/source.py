@@ -225,7 +225,7 @@ class Source(Rebalances):
         self.assignment.end()
         self._log.close()
         drain = self._services.settings.limits.drain
-        commit = asyncio.create_task(self.commit())
+        commit = asyncio.create_task(self._commit_all())
         commit.add_done_callback(retrieve_exception)
         try:
             await asyncio.wait([commit], timeout=drain)
@@ -237,6 +237,10 @@ class Source(Rebalances):
                 )
         finally:
             self.assignment.close()
+
+    async def _commit_all(self) -> None:
+        while await self.commit() and self.assignment.has_left_out:
+            pass
 
     # --- records
 

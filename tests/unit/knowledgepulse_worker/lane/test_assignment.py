@@ -10,6 +10,7 @@ from knowledgepulse_kafka.commit_outcome import Throttled
 from knowledgepulse_kafka.records import Location, Position
 from knowledgepulse_kafka.throttle import LONG_THROTTLE
 from knowledgepulse_worker.lane import admission, partition_ledger, turns
+from knowledgepulse_worker.lane import assignment as assignment_module
 from knowledgepulse_worker.lane import commit as commit_module
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.process.suspects import Caution, Suspects
@@ -305,3 +306,28 @@ async def test_an_unexpected_decoding_error_is_fatal_and_loses_no_record(make_ha
 
     assert (task.committed, task.lane.taken) == (0, 1)
     assert harness.failures == [error]
+
+
+async def test_a_transaction_has_no_more_partitions_than_fit_in_half_of_its_timeout(
+    make_harness, raw, monkeypatch
+):
+    """With 1,000 partitions, one took longer than brokers wait, and all ledgers were recovered."""
+    monkeypatch.setattr(assignment_module, "FIRST_PARTITIONS", 2)
+    monkeypatch.setattr(assignment_module, "LEAST_PARTITIONS", 1)
+    harness = make_harness()
+    assignment = harness.assignment()
+    for partition in (2, 0, 1):
+        await take(assignment, raw(0, partition=partition))
+    await harness.until(lambda: sum(len(lane.complete()) for lane in assignment.lanes) == 3)
+
+    first = assignment.prepare()
+    assert (set(first.positions), assignment.has_left_out) == ({2, 0}, True)
+    monkeypatch.setattr(assignment_module.time, "monotonic", lambda: first.began + 10)
+    assignment.settle(first, await harness.publisher.commit(first))
+    second = assignment.prepare()
+
+    assert (set(second.positions), assignment.has_left_out) == ({1}, False)
+    assert assignment._most == 1
+    monkeypatch.setattr(assignment_module.time, "monotonic", lambda: second.began + 0.01)
+    assignment.settle(second, await harness.publisher.commit(second))
+    assert assignment._most > 490

@@ -8,6 +8,7 @@ from aiokafka.errors import KafkaError
 from knowledgepulse_kafka.errors import MembershipError
 from knowledgepulse_kafka.records import Position
 from knowledgepulse_kafka.transactional_publisher import metadata_of
+from knowledgepulse_worker.lane import assignment
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream import log_changes
 from knowledgepulse_worker.stream.recovery import PARALLEL_READERS
@@ -258,6 +259,26 @@ async def test_an_error_in_a_rebalance_ends_the_program(start, monkeypatch, mome
     await world.member.rebalance([0])
 
     await world.until(lambda: world.program.error)
+
+
+async def test_partitions_that_leave_are_committed_in_as_many_transactions_as_it_takes(start, monkeypatch):
+    """One has no more partitions than brokers commit in time; the records of the others were scored again."""
+    monkeypatch.setattr(assignment, "FIRST_PARTITIONS", 1)
+    monkeypatch.setattr(assignment, "LEAST_PARTITIONS", 4)
+    world = await start(partitions=3)
+    await world.member.rebalance([0, 1, 2])
+    world.hold()
+    for partition in range(3):
+        world.publish(partition, 10 + partition)
+    await world.until(lambda: sum(len(lane.complete()) for lane in world.source.assignment.lanes) == 3)
+
+    leaving = asyncio.create_task(world.member.rebalance([]))
+    await asyncio.sleep(0.01)
+    world.hold(False)
+    await leaving
+
+    await world.committed({0: 1, 1: 1, 2: 1})
+    assert sorted(world.outputs()) == [10, 11, 12]
 
 
 async def test_a_last_transaction_that_takes_too_long_ends_the_process(start):
