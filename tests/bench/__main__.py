@@ -22,6 +22,7 @@ from bench import (
     footprint,
     machine,
     novelty,
+    partitions,
     processor,
     report,
     stream,
@@ -54,6 +55,7 @@ PARTS = {
     "transaction": Part(transaction.run, 30, 10),
     "footprint": Part(footprint.run, 120, 40),
     "novelty": Part(novelty.run, 40, 8, needs_broker=False),
+    "partitions": Part(partial(partitions.run, None), 240, 60),
 }
 SECONDS, SECONDS_SHORT = 400, 60
 """The time limit of a comparison with another tree."""
@@ -116,10 +118,11 @@ def main(
 
 
 def _compared(other: Path, rounds: int, rate: float | None) -> dict[str, Part]:
-    return {
+    loads = {
         name: Part(partial(against.run, name, other, rounds, rate), SECONDS, SECONDS_SHORT)
         for name in against.LOADS
     }
+    return loads | {"partitions": Part(partial(partitions.run, other), SECONDS, SECONDS_SHORT)}
 
 
 if __name__ == "__main__":

@@ -130,7 +130,8 @@ async def run(
         if load.size is not None:
             traces = [of_size(trace, load.size) for trace in traces]
         publisher = await Publisher(context.servers, traces).start(stack)
-        workers = await start_workers(stack, context, publisher, load, other, PARTITIONS)
+        trees = {HERE: ROOT, THERE: other}
+        workers = await start_workers(stack, context, publisher, load, trees, PARTITIONS)
         section.notes += [f"{HERE} is {ROOT}, {THERE} {other}", _precisions(workers)]
         rates = await _saturated(workers, publisher, load, rounds, context, section)
         if rate is None:
@@ -141,11 +142,16 @@ async def run(
 
 
 async def start_workers(
-    stack: AsyncExitStack, context: Context, publisher: Publisher, load: Load, other: Path, partitions: int
+    stack: AsyncExitStack,
+    context: Context,
+    publisher: Publisher,
+    load: Load,
+    trees: Mapping[str, Path],
+    partitions: int,
 ) -> dict[str, TreeWorker]:
     """Start a worker of each tree; suspend it once it is warm."""
     workers: dict[str, TreeWorker] = {}
-    for side, tree in ((HERE, ROOT), (THERE, other)):
+    for side, tree in trees.items():
         worker = await TreeWorker.of(tree).on_new_topics(
             stack, context, partitions, **load.sections, **SUSPENDABLE
         )
