@@ -9,7 +9,6 @@ from functools import partial
 from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.commit_outcome import CommitOutcome, Committed, Rebalanced
 from knowledgepulse_kafka.group_offsets import GroupMetadata
-from knowledgepulse_kafka.transactional_publisher import TRANSACTION_TIMEOUT_MS
 from knowledgepulse_worker.lane.commit import Prepared, prepare, settle
 from knowledgepulse_worker.lane.lane import Lane, Services
 from knowledgepulse_worker.lane.ledger import Changelog
@@ -19,9 +18,11 @@ from knowledgepulse_worker.lane.turns import Turns
 FIRST_PARTITIONS, LEAST_PARTITIONS = 250, 50
 """The largest number of partitions of the first transaction, and the least to which it falls.
 
-It then follows from how long transactions take: none shall take more than half of the time after which the
-brokers would abort it.
+It then follows from how long transactions take.
 """
+
+LONGEST_TRANSACTION = 5.0
+"""Seconds that a transaction may take, half of the time after which the brokers would abort it."""
 
 
 class Assignment:
@@ -145,7 +146,7 @@ class Assignment:
 
     def _note_duration(self, partitions: int, seconds: float) -> None:
         if partitions >= LEAST_PARTITIONS:
-            within = partitions * TRANSACTION_TIMEOUT_MS / 2000 / seconds
+            within = partitions * LONGEST_TRANSACTION / seconds
             self._most = max(LEAST_PARTITIONS, int(within))
 
     def refresh_gauges(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 from knowledgepulse_kafka.commit_outcome import Throttled
 from knowledgepulse_kafka.records import Location, Position
 from knowledgepulse_kafka.throttle import LONG_THROTTLE
+from knowledgepulse_kafka.transactional_publisher import TRANSACTION_TIMEOUT_MS
 from knowledgepulse_worker.lane import admission, partition_ledger, turns
 from knowledgepulse_worker.lane import assignment as assignment_module
 from knowledgepulse_worker.lane import commit as commit_module
@@ -312,6 +313,7 @@ async def test_a_transaction_has_no_more_partitions_than_fit_in_half_of_its_time
     make_harness, raw, monkeypatch
 ):
     """With 1,000 partitions, one took longer than brokers wait, and all ledgers were recovered."""
+    assert assignment_module.LONGEST_TRANSACTION == TRANSACTION_TIMEOUT_MS / 2000
     monkeypatch.setattr(assignment_module, "FIRST_PARTITIONS", 2)
     monkeypatch.setattr(assignment_module, "LEAST_PARTITIONS", 1)
     harness = make_harness()
