@@ -225,7 +225,7 @@ class Source(Rebalances):
         self.assignment.end()
         self._log.close()
         drain = self._services.settings.limits.drain
-        commit = asyncio.create_task(self._commit_all())
+        commit = asyncio.create_task(_commit_all(self))
         commit.add_done_callback(retrieve_exception)
         try:
             await asyncio.wait([commit], timeout=drain)
@@ -237,10 +237,6 @@ class Source(Rebalances):
                 )
         finally:
             self.assignment.close()
-
-    async def _commit_all(self) -> None:
-        while await self.commit() and self.assignment.has_left_out:
-            pass
 
     # --- records
 
@@ -327,3 +323,8 @@ async def _stopped_in_time(topic_ids: TopicIds) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(_CLOSE_LIMIT):
             await topic_ids.stop()
+
+
+async def _commit_all(source: Source) -> None:
+    while await source.commit() and source.assignment.has_left_out:
+        pass
