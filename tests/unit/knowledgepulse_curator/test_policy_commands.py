@@ -185,3 +185,62 @@ def test_evaluate_leaves_out_the_labels_that_the_policy_was_fitted_to(kp_worker,
     assert (code.name, code.labels, code.since) == ("code", 14, None)
     assert (service.labels, service.auc) == (0, None)
     assert service.since in text
+
+
+@pytest.fixture
+def graded(tmp_path):
+    """Write traces whose runs graders judged; return the file."""
+
+    def write(*grades):
+        traces = [json.loads(line) for line in TRACES.read_text().splitlines()[: len(grades)]]
+        for number, (trace, (source, rewards)) in enumerate(zip(traces, grades, strict=True)):
+            named = [{"name": name, "value": value} for name, value in rewards.items()]
+            trace["metadata"] |= {"outcome_source": source, "rewards": named, "task_id": f"t{number // 2}"}
+        file = tmp_path / "graded.jsonl"
+        file.write_text("".join(json.dumps(trace) + "\n" for trace in traces))
+        return file
+
+    return write
+
+
+JUDGED = [("label", {})] * 154
+NO_EMBEDDER = ("--embedder", "none")
+
+
+def test_a_value_is_fitted_to_what_graders_said_in_the_traces_themselves(kp_worker, graded):
+    command = ("policy", "fit", graded(*JUDGED), *NO_EMBEDDER, "--labels-from-outcomes", "--json")
+    fitted = json.loads(output(kp_worker(*command)))["domains"]["customer_service"]
+    assert (fitted["traces"], fitted["of_outcomes"], fitted["kept"]) == (140, 140, 43)
+    assert (fitted["agreement"], fitted["held"], fitted["grouped"]["the task's id"]) == (1, True, 140)
+
+
+def test_evaluate_warns_that_the_score_contains_labels_that_are_the_outcomes(kp_worker, scored, graded):
+    warning = "of the labels are the traces' own outcomes, which the score multiplies"
+    own = kp_worker("policy", "evaluate", graded(*JUDGED), *NO_EMBEDDER, "--labels-from-outcomes")
+    assert warning in output(own)
+    assert warning not in output(kp_worker("policy", "evaluate", scored, "--labels", LABELS))
+
+
+def test_rewards_judge_by_the_least_that_is_asked_of_each(kp_worker, graded):
+    grades = [("ended_without_error", {"a": 0.1 * number, "b": number % 2}) for number in range(10)]
+    file = graded(*grades)
+
+    def kept(*options):
+        evaluated = kp_worker(
+            *("policy", "evaluate", file, "--embedder", "none", "--labels-from-outcomes", "--json"),
+            *(part for rule in options for part in ("--min-reward", rule)),
+        )
+        domains = json.loads(output(evaluated))["domains"].values()
+        return sum(domain["traces"] for domain in domains), sum(domain["kept"] for domain in domains)
+
+    assert kept("a=0.45") == (10, 5)
+    assert kept("a=0.45", "b=1") == (10, 3)
+    refused = kp_worker("policy", "evaluate", file, "--embedder", "none", "--labels-from-outcomes")
+    assert refused.exit_code == 1
+    assert "nobody judged the runs of 10 traces" in refused.stderr
+    assert "--success-from NAME" in refused.stderr
+    assert kp_worker("policy", "fit", file, "--labels-from-outcomes", "--min-reward", "a=x").exit_code == 2
+
+
+def test_labels_have_to_come_from_somewhere(kp_worker, scored):
+    assert "--labels-from-outcomes" in kp_worker("policy", "fit", scored).stderr

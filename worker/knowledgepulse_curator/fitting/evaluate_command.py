@@ -8,7 +8,8 @@ import click
 
 from knowledgepulse_curator.labels.labelled_inputs import (
     LabelledInputs,
-    labelled_source_options,
+    MinRewards,
+    judged_source_options,
     labels_to_use,
     reward_option,
 )
@@ -21,7 +22,7 @@ from knowledgepulse_worker.tools.terminal.reports import print_report
 
 
 @click.command()
-@labelled_source_options
+@judged_source_options
 @click.option(
     "--policy",
     "policy_files",
@@ -38,7 +39,7 @@ def evaluate(
     given: LabelledInputs,
     policy_files: tuple[Path, ...],
     precision: float,
-    min_reward: float,
+    min_rewards: MinRewards,
     plot: Path | None,
     as_json: bool,
 ) -> None:
@@ -55,9 +56,10 @@ def evaluate(
     from knowledgepulse_curator.fitting import evaluate, evaluate_report  # noqa: PLC0415 - keeps `--help` fast
 
     policies = [load_policy(file) for file in policy_files] or [given.policy]
-    every = given.all_labels()
-    agreed, used = list(agreements(every, min_reward)), labels_to_use(every)
+    every, min_reward = given.all_labels(), min_rewards.of_labels
     records = given.records()
+    every += given.outcome_labels(records, min_rewards)
+    agreed, used = list(agreements(every, min_reward)), labels_to_use(every)
     evaluation = evaluate.evaluate(records, used, policies[0], precision=precision, min_reward=min_reward)
     compared = evaluate.compare(records, used, policies, min_reward=min_reward) if policies[1:] else []
     if plot and any(domain.score for domain in evaluation.domains.values()):

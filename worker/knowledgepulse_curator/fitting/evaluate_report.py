@@ -124,7 +124,12 @@ def _warnings(domain: DomainEvaluation) -> Iterator[str]:
         labels = "there is one label" if domain.traces == 1 else f"all {domain.traces:,} labels are equal"
         yield f"warning: {domain.domain}: {labels}, so there is nothing to compare"
         return
-    if domain.agreement >= LEAK_AGREEMENT:
+    if domain.of_outcomes:
+        yield (
+            f"warning: {domain.domain}: {domain.of_outcomes:,} of the labels are the traces' own outcomes, "
+            "which the score multiplies by the confidence: the score contains the label"
+        )
+    elif domain.agreement >= LEAK_AGREEMENT:
         yield (
             f"warning: {domain.domain}: {domain.agreement:.0%} of the labels equal metadata.success, from "
             "which outcome confidence is computed: the score contains the label"

@@ -10,7 +10,8 @@ import click
 
 from knowledgepulse_curator.labels.labelled_inputs import (
     LabelledInputs,
-    labelled_source_options,
+    MinRewards,
+    judged_source_options,
     labels_to_fit,
     reward_option,
 )
@@ -27,7 +28,7 @@ from knowledgepulse_worker.tools.terminal.reports import print_report
 
 
 @click.command()
-@labelled_source_options
+@judged_source_options
 @policy_option
 @target_option
 @reward_option
@@ -47,7 +48,7 @@ from knowledgepulse_worker.tools.terminal.reports import print_report
 @json_option
 def fit(
     given: LabelledInputs,
-    min_reward: float,
+    min_rewards: MinRewards,
     plot: Path | None,
     output: Path | None,
     as_json: bool,
@@ -64,10 +65,11 @@ def fit(
     from knowledgepulse_curator.fitting import fit, fit_report  # noqa: PLC0415 - keeps `--help` fast
 
     given.require_other(output, *given.label_files)
-    active, every = given.policy, given.all_labels()
+    active, every, min_reward = given.policy, given.all_labels(), min_rewards.of_labels
+    records = given.comparable()
+    every += given.outcome_labels(records, min_rewards)
     agreed, used = list(agreements(every, min_reward)), labels_to_fit(every)
     today = datetime.now(UTC).date().isoformat()
-    records = given.comparable()
     fitted = fit.fit(records, used, active, today=today, min_reward=min_reward, **options)
     if plot and any(domain.appraisals for domain in fitted.domains.values()):
         from knowledgepulse_curator.fitting.plots import plot_fit  # noqa: PLC0415 - matplotlib is slow

@@ -5,10 +5,11 @@ tested on, labels that depend on the task alone look as if they depended on the 
 groups, so these are found, in this order:
 
 1. The group that a label gives.
-2. Equal objectives, but for white space: the runs of a task usually have the same.
-3. Similar words: traces whose objective no other has are clustered by the words of their shortened texts, by
+2. The task's id, if the trace has one (``metadata.task_id``).
+3. Equal objectives, but for white space: the runs of a task usually have the same.
+4. Similar words: traces whose objective no other has are clustered by the words of their shortened texts, by
    average linkage at the cosine similarity :data:`MIN_SIMILARITY`.
-4. Any other trace is a group of its own.
+5. Any other trace is a group of its own.
 
 Too large a group costs only certainty; a task in two groups makes a figure too good. Therefore
 :data:`MIN_SIMILARITY` is low. ``tests/policies/README.md`` tells how it was chosen and how well it works.
@@ -41,9 +42,10 @@ tasks apart, and clusters are not used."""
 MAX_CLUSTERED = 4_000
 """With more traces, clusters are not used, since they take memory by the square of this number."""
 
-GroupOrigin = Literal["given", "equal objective", "similar words", "alone"]
+GroupOrigin = Literal["given", "the task's id", "equal objective", "similar words", "alone"]
 """How the group of a trace was found."""
 
+_KNOWN = ("given", "the task's id")
 GROUP_ORIGINS: tuple[GroupOrigin, ...] = get_args(GroupOrigin)
 
 
@@ -51,7 +53,7 @@ def groups_of(records: Sequence[ScoredRecord], labels: Sequence[Label]) -> list[
     """Return the group of each labelled trace, and how it was found."""
     groups = [*_named(records, labels)]
     sizes = Counter(name for name, _ in groups)
-    single = [at for at, (name, origin) in enumerate(groups) if origin != "given" and sizes[name] == 1]
+    single = [at for at, (name, origin) in enumerate(groups) if origin not in _KNOWN and sizes[name] == 1]
     for at in single:
         groups[at] = groups[at][0], "alone"
     contents = {at: content for at in single if (content := records[at].content) is not None}
@@ -68,16 +70,25 @@ def _named(records: Sequence[ScoredRecord], labels: Sequence[Label]) -> Iterator
     the same label, which may name a run of several traces.
     """
     of_task: dict[str, str] = {}
-    for record, label in zip(records, labels, strict=True):
-        if label.group is not None and record.task is not None:
-            of_task.setdefault(record.task, f"given {label.group}")
-    for record, label in zip(records, labels, strict=True):
-        if label.group is not None:
-            yield f"given {label.group}", "given"
+    given = [_known(record, label) for record, label in zip(records, labels, strict=True)]
+    for record, known in zip(records, given, strict=True):
+        if known is not None and record.task is not None:
+            of_task.setdefault(record.task, known[0])
+    for record, label, known in zip(records, labels, given, strict=True):
+        if known is not None:
+            yield known
         elif record.task is not None:
             yield of_task.get(record.task, f"task {record.task}"), "equal objective"
         else:
             yield f"label {label.id}", "equal objective"
+
+
+def _known(record: ScoredRecord, label: Label) -> tuple[str, GroupOrigin] | None:
+    """Return the group that a label gives, or that of the trace's task; None without either."""
+    task_id = record.graded.task_id
+    if label.group is not None and label.group != task_id:
+        return f"given {label.group}", "given"
+    return None if task_id is None else (f"id {task_id}", "the task's id")
 
 
 def _clusters(numbers: Sequence[int], contents: Sequence[Content]) -> Iterator[list[int]]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from knowledgepulse_curator.fitting.fitted_traces import fitted_to
 from knowledgepulse_curator.fitting.groups import GROUP_ORIGINS, GroupOrigin, groups_of
-from knowledgepulse_curator.labels.labels import MIN_SUPPORT, Label, Labels, drawn_place, label_of
+from knowledgepulse_curator.labels.labels import MIN_SUPPORT, OUTCOME, Label, Labels, drawn_place, label_of
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.message_text import counted, printable
@@ -49,6 +49,7 @@ class LabelCounts:
         groups: number of independent groups.
         grouped: number of traces by how their group was found.
         agreement: share of the labels that equal `metadata.success`.
+        of_outcomes: number of labels that are the traces' own outcomes.
     """
 
     domain: str
@@ -57,6 +58,7 @@ class LabelCounts:
     groups: int
     grouped: Mapping[GroupOrigin, int]
     agreement: float
+    of_outcomes: int = 0
 
     def too_few(self, of_each: int, groups: int) -> str:
         """Return a sentence on what is missing for a verdict."""
@@ -123,8 +125,13 @@ class LabelledTraces:
 
     @property
     def equals_success(self) -> bool:
-        """Whether the labels are presumably derived from ``metadata.success``."""
-        return self.agreement >= LEAK_AGREEMENT
+        """Whether labels are the traces' own outcomes, or presumably derived from ``metadata.success``."""
+        return self.agreement >= LEAK_AGREEMENT or self.of_outcomes > 0
+
+    @property
+    def of_outcomes(self) -> int:
+        """The number of labels that are the traces' own outcomes."""
+        return sum(trace.label.source == OUTCOME for trace in self.traces)
 
     @property
     def counts(self) -> dict[str, Any]:
@@ -138,6 +145,7 @@ class LabelledTraces:
             "groups": groups,
             "grouped": grouped,
             "agreement": self.agreement,
+            "of_outcomes": self.of_outcomes,
         }
 
     def scores(self, policy: Policy) -> list[Score]:

@@ -112,7 +112,7 @@ def text_view(value: bytes | None, content: Content | None) -> dict[str, Any]:
     """Return the objective, the steps and the result of a trace, or of its shortened content without it."""
     objective, steps, result = "", list[StepText](), ""
     if value is not None:
-        objective, steps, result, _ = texts_of(value)
+        objective, steps, result, *_ = texts_of(value)
     elif content is not None:
         objective, result = content.objective, content.result
         cut = (step.partition(":") for step in content.steps)

@@ -3,20 +3,58 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
-from knowledgepulse_curator.labels.labels import Label, Labels, labels_of_files
+from knowledgepulse_curator.labels.labels import (
+    MIN_KEPT_REWARD,
+    Label,
+    Labels,
+    labels_of_files,
+    labels_of_outcomes,
+)
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.message_text import counted, printable
+from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.tools.policies.command_inputs import Command, Inputs, source_options
 from knowledgepulse_worker.tools.terminal.arguments import EXISTING, Number
 from knowledgepulse_worker.tools.terminal.console import errors
 from knowledgepulse_worker.tools.terminal.options import with_options
 
-_REWARD = "Lowest reward of a trace worth keeping."
-reward_option = click.option("--min-reward", type=Number(), default=0.5, help=_REWARD)
+
+@dataclass(frozen=True)
+class MinRewards:
+    """The lowest rewards of a trace worth keeping.
+
+    Attributes:
+        of_labels: that of the labels in files and topics.
+        named: those of the traces' own rewards, by name.
+    """
+
+    of_labels: float = MIN_KEPT_REWARD
+    named: Mapping[str, float] = field(default_factory=dict)
+
+
+def _min_rewards(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> MinRewards:
+    rules = {
+        name: Number().convert(number, None, None) for name, _, number in (v.rpartition("=") for v in values)
+    }
+    of_labels = rules.pop("", MIN_KEPT_REWARD)
+    return MinRewards(of_labels, rules)
+
+
+reward_option = click.option(
+    "--min-reward",
+    "min_rewards",
+    metavar="[NAME=]NUMBER",
+    multiple=True,
+    callback=_min_rewards,
+    help="Lowest reward of a trace worth keeping: a label's, 0.5 by default, or the trace's own of this name "
+    "with --labels-from-outcomes. Repeatable.",
+)
 _label_options = with_options(
     click.option(
         "--labels",
@@ -27,6 +65,11 @@ _label_options = with_options(
     ),
     click.option("--labels-topic", help="Topic with labels, as an alternative or in addition to --labels."),
 )
+_outcomes_option = click.option(
+    "--labels-from-outcomes",
+    is_flag=True,
+    help="Take as labels what graders said of the traces' runs, with the task as the group.",
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +78,7 @@ class LabelledInputs(Inputs):
 
     label_files: tuple[Path, ...] = ()
     labels_topic: str | None = None
+    labels_from_outcomes: bool = False
 
     @property
     def connects(self) -> bool:
@@ -43,8 +87,10 @@ class LabelledInputs(Inputs):
 
     def all_labels(self, *, required: bool = True) -> list[Label]:
         """Return all labels of the files and then of the topic."""
-        if required and not self.label_files and self.labels_topic is None:
-            raise click.UsageError("no labels: give --labels FILE or --labels-topic TOPIC")
+        if required and not self.label_files and self.labels_topic is None and not self.labels_from_outcomes:
+            raise click.UsageError(
+                "no labels: give --labels FILE, --labels-topic TOPIC or --labels-from-outcomes"
+            )
         labels = labels_of_files(self.label_files)
         if self.labels_topic is not None:
             from knowledgepulse_curator.labels.labels_topic import labels_of_topic  # noqa: PLC0415 - files need no Kafka
@@ -52,10 +98,37 @@ class LabelledInputs(Inputs):
             labels += asyncio.run(labels_of_topic(self.settings, self.labels_topic)).values()
         return labels
 
+    def outcome_labels(self, records: Sequence[ScoredRecord], min_rewards: MinRewards) -> list[Label]:
+        """Return the labels that are the traces' own outcomes, if they are wanted.
+
+        Raises:
+            InputError: they are the only ones, and nobody judged a run.
+        """
+        if not self.labels_from_outcomes:
+            return []
+        labels = list(labels_of_outcomes(records, min_rewards.named))
+        if not labels and not self.label_files and self.labels_topic is None:
+            raise InputError(
+                f"nobody judged the runs of {counted(len(records), 'trace')}: none has "
+                f'`metadata.outcome_source` "label"{_or_named(min_rewards)}; `kp-worker convert '
+                "--success-from NAME` takes a score as the judgement"
+            )
+        return labels
+
+
+def _or_named(min_rewards: MinRewards) -> str:
+    names = ", ".join(map(printable, min_rewards.named))
+    return f", and none has the reward {names}" if names else ""
+
 
 def labelled_source_options(command: Command) -> Command:
     """Add the options that select scored traces and labels; the command receives `LabelledInputs`."""
     return source_options(_label_options(command), LabelledInputs)
+
+
+def judged_source_options(command: Command) -> Command:
+    """Add these options, and that for labels from the traces themselves."""
+    return labelled_source_options(_outcomes_option(command))
 
 
 def labels_to_use(labels: Sequence[Label]) -> Labels:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import combinations
@@ -53,6 +53,9 @@ class Label(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.keep if self.keep is not None else (self.reward or 0) >= min_reward
 
 
+OUTCOME = "outcome"
+"""The source of labels that are the traces' own outcomes."""
+
 MIN_SUPPORT = 10
 """A verdict needs this many traces of each kind and as many groups; a threshold, traces on each side."""
 
@@ -96,6 +99,22 @@ def labels_of_files(paths: Iterable[Path]) -> list[Label]:
         InputError: a file is empty or a line is not a label.
     """
     return [read_label(source, line) for path in paths for source, line in located_lines(path)]
+
+
+def labels_of_outcomes(records: Iterable[ScoredRecord], min_rewards: Mapping[str, float]) -> Iterator[Label]:
+    """Yield the label of each trace whose run somebody judged, with the task as the group.
+
+    ``min_rewards``: the rewards that judge in place of ``metadata.success``, by name, each with the least of
+    a trace worth keeping. One that has several of them has to reach each.
+    """
+    for record in records:
+        graded = record.graded
+        reached = [
+            graded.rewards[name] >= least for name, least in min_rewards.items() if name in graded.rewards
+        ]
+        keep = all(reached) if reached else graded.success
+        if keep is not None:
+            yield Label(record.id, keep=keep, source=OUTCOME, group=graded.task_id)
 
 
 def label_of(record: ScoredRecord, labels: Labels) -> Label | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from knowledgepulse_schemas.trace import rewards_of, task_id_of
 from knowledgepulse_worker.policy import Reading
 from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.records.valid_traces import read_judged
-from knowledgepulse_worker.scoring import Content, Counts, StepText, content, count_trace
+from knowledgepulse_worker.scoring import Content, Counts, Graded, StepText, content, count_trace
 
 
 class _Tool(msgspec.Struct):
@@ -32,8 +33,16 @@ class _Outcome(msgspec.Struct):
     result_summary: str
 
 
+_NULL = msgspec.Raw(b"null")
+
+
 class _Metadata(msgspec.Struct):
-    native_id: msgspec.Raw = msgspec.Raw(b"null")  # up to release 0.3.0, it might be any JSON
+    success: bool = False
+    # Each might be any JSON: the first one up to release 0.3.0, the others always.
+    native_id: msgspec.Raw = _NULL
+    outcome_source: msgspec.Raw = _NULL
+    rewards: msgspec.Raw = _NULL
+    task_id: msgspec.Raw = _NULL
 
 
 class _Trace(msgspec.Struct):
@@ -58,6 +67,7 @@ class Texts(NamedTuple):
     steps: list[StepText]
     result: str
     native_id: str | None
+    graded: Graded
 
 
 def texts_of(value: bytes) -> Texts:
@@ -80,12 +90,18 @@ def _texts(trace: _Trace) -> Texts:
         )
         for step in trace.steps
     ]
-    native_id = bytes(trace.metadata.native_id)
+    metadata = trace.metadata
+    graded = Graded(
+        metadata.success if read_judged(metadata.outcome_source) else None,
+        rewards_of(_decoded(metadata.rewards, b"[")),
+        task_id_of(_decoded(metadata.task_id, b'"')),
+    )
     return Texts(
         trace.task.objective,
         steps,
         trace.outcome.result_summary,
-        msgspec.json.decode(native_id, type=str) if native_id.startswith(b'"') else None,
+        _decoded(metadata.native_id, b'"'),
+        graded,
     )
 
 
@@ -96,6 +112,11 @@ def judged_of(value: bytes) -> bool | None:
         InvalidRecordError: the trace is not valid.
     """
     return read_judged(decode_members(value, _MetadataOnly).metadata.outcome_source)
+
+
+def _decoded(member: msgspec.Raw, start: bytes) -> Any:
+    """Return the value of a member that begins as it should; None for any other."""
+    return msgspec.json.decode(member) if bytes(member).startswith(start) else None
 
 
 def content_of(value: bytes) -> Content:

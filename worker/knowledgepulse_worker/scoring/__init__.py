@@ -14,7 +14,7 @@ The KnowledgePulse SDK 0.1.1 is the reference for the formula.
 
 from knowledgepulse_worker.policy import Decision
 from knowledgepulse_worker.scoring.cache import LOOK_UPS, Nearest, VectorCache
-from knowledgepulse_worker.scoring.content import Content, StepText, content, shortened, task_of
+from knowledgepulse_worker.scoring.content import Content, Graded, StepText, content, shortened, task_of
 from knowledgepulse_worker.scoring.counts import Counts, count_steps, count_trace, reading_of
 from knowledgepulse_worker.scoring.dimensions import (
     Dimensions,
@@ -78,6 +78,7 @@ __all__ = [
     "Dimensions",
     "EmbedFunction",
     "Explanation",
+    "Graded",
     "LastScores",
     "Nearest",
     "NoFactsError",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -26,6 +26,24 @@ class StepText(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Graded:
+    """What graders said of a trace's run.
+
+    Attributes:
+        success: whether it succeeded, by somebody's judgement; None if nobody judged it.
+        rewards: the numbers that graders gave, by name.
+        task_id: the id of the task, which its other runs share.
+    """
+
+    success: bool | None = None
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    task_id: str | None = None
+
+
+UNGRADED = Graded()
+
+
+@dataclass(frozen=True, slots=True)
 class Content:
     """The content of a trace that a person or a model judges.
 
@@ -34,6 +52,7 @@ class Content:
         steps: the first and the last steps, with at most :data:`MAX_STEP_CHARACTERS` characters each.
         native_id: the run's id in the system it comes from, if the trace names it.
         task: the digest of the whole objective, but for white space; None in lines of older releases.
+        graded: what graders said of the run.
     """
 
     objective: str
@@ -41,16 +60,19 @@ class Content:
     result: str
     native_id: str | None = None
     task: str | None = None
+    graded: Graded = field(default_factory=Graded)
 
 
-def content(objective: str, steps: Sequence[StepText], result: str, native_id: str | None) -> Content:
+def content(
+    objective: str, steps: Sequence[StepText], result: str, native_id: str | None, graded: Graded = UNGRADED
+) -> Content:
     """Return the shortened texts of a trace."""
     shown = [_shown(step) for step in steps]
     if len(shown) > FIRST_STEPS + LAST_STEPS:
         left_out = len(shown) - FIRST_STEPS - LAST_STEPS
         shown = [*shown[:FIRST_STEPS], f"… {left_out} more …", *shown[-LAST_STEPS:]]
     short = shortened(objective, MAX_TEXT_CHARACTERS), tuple(shown), shortened(result, MAX_TEXT_CHARACTERS)
-    return Content(*short, native_id, task_of(objective))
+    return Content(*short, native_id, task_of(objective), graded)
 
 
 def shortened(text: str, most: int) -> str:

@@ -8,7 +8,7 @@ from typing import Self
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import Ending, PrivacyLevel, Visibility, ending_of
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring.content import Content
+from knowledgepulse_worker.scoring.content import UNGRADED, Content, Graded
 from knowledgepulse_worker.scoring.counts import Counts
 from knowledgepulse_worker.scoring.score import Score, rescore
 
@@ -94,6 +94,11 @@ class ScoredRecord:
     def task(self) -> str | None:
         """The digest of the trace's objective; None if it is unknown."""
         return self.content.task if self.content else None
+
+    @property
+    def graded(self) -> Graded:
+        """What graders said of the trace's run, as far as it is known."""
+        return self.content.graded if self.content else UNGRADED
 
     def under(self, policy: Policy) -> Score:
         """Return the trace's score under a policy, before a share decides; see :class:`Rescorer`.

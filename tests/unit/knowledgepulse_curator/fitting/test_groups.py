@@ -7,7 +7,7 @@ import pytest
 from knowledgepulse_curator.fitting import groups as groups_module
 from knowledgepulse_curator.fitting.groups import groups_of
 from knowledgepulse_curator.labels.labels import Label
-from knowledgepulse_worker.scoring import StepText, content
+from knowledgepulse_worker.scoring import Graded, StepText, content
 
 
 @pytest.fixture
@@ -17,8 +17,12 @@ def grouped(make_record):
     A run is its objective and what its only step says.
     """
 
-    def find(*runs, given=()):
-        contents = [content(task, [StepText("thought", "", said, "", "")], "", None) for task, said in runs]
+    def find(*runs, given=(), task_ids=()):
+        ids = [*task_ids, *[None] * (len(runs) - len(task_ids))]
+        contents = [
+            content(task, [StepText("thought", "", said, "", "")], "", None, Graded(task_id=task_id))
+            for (task, said), task_id in zip(runs, ids, strict=True)
+        ]
         records = [
             make_record(id=f"{number}", content=conversation) for number, conversation in enumerate(contents)
         ]
@@ -86,3 +90,18 @@ def test_more_traces_than_can_be_compared_stay_alone(grouped, monkeypatch):
     monkeypatch.setattr(groups_module, "MAX_CLUSTERED", 1)
 
     assert grouped(("a", words(0)), ("b", words(0)))[1] == ["alone", "alone"]
+
+
+def test_the_runs_of_a_task_are_one_group_whatever_they_were_asked(grouped):
+    runs = [
+        ("Mend the test", words(1)),
+        ("Try again", words(2)),
+        ("Mend the test", words(3)),
+        ("Mend", words(4)),
+    ]
+
+    assert grouped(*runs, task_ids=["t1", "t1"]) == (
+        [[0, 1, 2], [3]],
+        ["the task's id", "the task's id", "equal objective", "alone"],
+    )
+    assert grouped(*runs, given=["a", "b"], task_ids=["t1", "t1"])[0] == [[0, 2], [1], [3]]
