@@ -194,8 +194,8 @@ class ConversionReport:
                 f"{printable(name)} ({n:,})" for name, n in self.unused.most_common(_MAX_SCORES)
             )
             errors.print(
-                f"scores that judged none of the traces that have them: {names}; `--success-from NAME` takes "
-                "one as the judgement"
+                f"scores of traces that nobody judged: {names}; `--success-from NAME` takes one as the "
+                "judgement"
             )
         if self.losses:
             errors.print("not in the traces:")

@@ -24,18 +24,27 @@ def files_in(folder: Path) -> Iterator[Path]:
 
     Links are not followed, and what is hidden is not looked at.
     """
+    waiting = [(folder, True)]
+    while waiting:
+        path, is_folder = waiting.pop()
+        if not is_folder:
+            yield path
+        elif trajectories := _of_trial(path):
+            yield from trajectories
+        else:
+            waiting += reversed(_entries(path))
+
+
+def _entries(folder: Path) -> list[tuple[Path, bool]]:
+    """Return the files and folders in a folder by name, and whether each is a folder."""
     with file_errors(folder, "read"), os.scandir(folder) as found:
         entries = sorted(found, key=lambda entry: entry.name)
-    if trajectories := _of_trial(folder):
-        yield from trajectories
-        return
-    for entry in entries:
-        if entry.name.startswith("."):
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from files_in(Path(entry.path))
-        elif entry.is_file(follow_symlinks=False):
-            yield Path(entry.path)
+        kinds = [(entry, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        return [
+            (Path(entry.path), is_folder)
+            for entry, is_folder in kinds
+            if not entry.name.startswith(".") and (is_folder or entry.is_file(follow_symlinks=False))
+        ]
 
 
 def _of_trial(folder: Path) -> list[Path]:

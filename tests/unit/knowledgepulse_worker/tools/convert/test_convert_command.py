@@ -392,11 +392,11 @@ def test_scores_that_judge_nothing_are_named_and_judge_the_runs_if_asked(convert
     lines = "\n".join(map(json.dumps, GRADED)).encode()
     result = convert(lines)
     assert successes(result) == [(True, "ended_without_error")] * 3
-    assert "scores that judged none of the traces that have them: score (3);" in result.stderr
+    assert "scores of traces that nobody judged: score (3);" in result.stderr
 
     result = convert(lines, options=["--success-from", "score=0.5"])
     assert successes(result) == [(False, "label"), (True, "label"), (True, "label")]
-    assert "judged none" not in result.stderr
+    assert "nobody judged" not in result.stderr
     assert [s for s, _ in successes(convert(lines, options=["--success-from", "score"]))] == [
         False,
         False,
