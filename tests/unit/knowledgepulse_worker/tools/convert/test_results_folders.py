@@ -2,9 +2,7 @@
 
 import gzip
 import json
-import os
 import shutil
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -127,17 +125,6 @@ def test_every_file_at_any_depth_is_read_but_what_is_hidden_or_a_link(convert, t
     assert result.exit_code == 0
     assert {name for name, run in runs.items() if run["framework"] == "openai"} == {"deep", "packed"}
     assert [run["task_id"] for run in runs.values() if run["framework"] == "inspect"] == ["plain/s1"]
-
-
-def test_folders_may_be_as_deep_as_the_system_allows(convert, tmp_path, monkeypatch):
-    folder = tmp_path
-    monkeypatch.chdir(folder)
-    for _ in range(1200):
-        os.mkdir("a")  # noqa: PTH102 - each below the last
-        os.chdir("a")
-    write(Path("run.json"), {"id": "deep", "messages": CHAT})
-    os.chdir(folder)
-    assert list(convert()[1]) == ["deep"]
 
 
 def test_files_without_a_run_are_counted_and_named_once(convert, tmp_path):
