@@ -233,6 +233,7 @@ async def test_every_dashboard_query_matches_the_output_topics(make_stream, real
         **dict.fromkeys((*REASONS, "skipped"), 0),
         **{f"not redacted: {reason}": 0 for reason in REDACTION_REASONS},
         **dict.fromkeys(UNSCORABLE, 1),
+        **{f"value: {form}": 1 for form in ("json", "malformed")},
     }
     assert shown["Contributed"] == {"": pytest.approx(len(contributed) / len(scores))}
     assert shown["Contribute ratio"] == pytest.approx(

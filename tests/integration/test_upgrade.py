@@ -47,6 +47,7 @@ class Output(NamedTuple):
         headers = (
             (name, value[:FORMER_DIGEST_LENGTH] if name == "kp-policy" else value)
             for name, value in record.headers
+            if name != "kp-form"  # which is new
         )
         return cls(*(getattr(record, name) for name in cls._fields[:-1]), tuple(headers))
 

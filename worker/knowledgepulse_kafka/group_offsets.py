@@ -21,6 +21,7 @@ from aiokafka.errors import (
     KafkaError,
     NoError,
     NotCoordinatorForGroupError,
+    TopicAuthorizationFailedError,
     UnknownMemberIdError,
     for_code,
 )
@@ -170,6 +171,9 @@ class OffsetsHandler(TxnOffsetCommitHandler):  # type: ignore[misc]  # aiokafka 
         codes = {for_code(code) for _, partitions in errors for _, code in partitions}
         if GroupAuthorizationFailedError in codes:
             refuse_offsets(OFFSETS_SENDER.of(self), GroupAuthorizationFailedError(OFFSETS_GROUP.of(self)))
+            return None
+        if TopicAuthorizationFailedError in codes:  # to read the topic, whose positions these are
+            refuse_offsets(OFFSETS_SENDER.of(self), TopicAuthorizationFailedError())
             return None
         if codes & _FORMER_MEMBER:
             refuse_offsets(OFFSETS_SENDER.of(self), CommitFailedError("the group has rebalanced since"))

@@ -86,8 +86,9 @@ _OF_A_BROWSER = {
         "referer",
     ),
     *("save-data", "te", "upgrade-insecure-requests", "user-agent"),
+    "x-prometheus-scrape-timeout-seconds",
 }
-"""The headers that browsers and curl send by themselves, besides those of Fetch Metadata and client hints."""
+"""What browsers, curl and Prometheus send by themselves, besides Fetch Metadata and client hints."""
 
 _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]:@/?#\s]+)(:(?P<port>\d{1,5}))?", re.ASCII)
 """A ``Host`` header (RFC 9110, section 7.2)."""
@@ -101,8 +102,8 @@ def shows_content(
     If ``web.show_content`` is not set, content is shown only on loopback: both the listening address and the
     request's ``Host`` must be loopback. The latter excludes sites whose own name resolves to loopback. A
     proxy on this machine passes on requests of others. Most add a header, and no list of their names is ever
-    whole, so a request with any header that no browser sends by itself is excluded. So is HTTP/1.0: no
-    browser speaks it, but nginx does, without such headers, unless it is configured otherwise.
+    whole, so a request with any header that neither browsers nor Prometheus send is excluded. So is HTTP/1.0:
+    no browser speaks it, but nginx does, without such headers, unless it is configured otherwise.
 
     Args:
         web: the settings.

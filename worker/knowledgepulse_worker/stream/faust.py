@@ -40,6 +40,8 @@ class Pages(Web):
         socket: the descriptor of the socket that hands them over.
     """
 
+    logger = logging.getLogger("faust.web")  # as for the app
+
     def __init__(self, app: AppT, socket: int) -> None:
         super().__init__(app)
         self._socket = socket

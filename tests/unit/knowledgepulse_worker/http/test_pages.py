@@ -74,12 +74,13 @@ BROWSERS = {
     "curl": "Host User-Agent Accept",
     "Chromium": f"{ALL} {FETCH} sec-ch-ua sec-ch-ua-mobile sec-ch-ua-platform If-None-Match Purpose",
     "Firefox": f"{ALL} {FETCH} DNT Sec-GPC Priority TE",
+    "Prometheus": "Host User-Agent Accept Accept-Encoding X-Prometheus-Scrape-Timeout-Seconds",
 }
 """The names of what each sends by itself."""
 
 
 @pytest.mark.parametrize("browser", BROWSERS)
-def test_what_browsers_and_curl_send_by_themselves_hides_nothing(browser):
+def test_what_browsers_curl_and_prometheus_send_by_themselves_hides_nothing(browser):
     request = dict.fromkeys(BROWSERS[browser].split(), "x") | {"Host": "localhost:6066"}
 
     assert shows_content(WebSettings(), request)
