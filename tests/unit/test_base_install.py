@@ -71,11 +71,22 @@ def test_every_command_has_its_help_and_files_are_scored_and_converted(run_all, 
 
 
 def test_what_needs_kafka_gets_as_far_as_the_broker(run_all):
-    commands = [["topics"], ["publish", "-"], ["dead-letters", "list"], ["audit"]]
+    commands = [["topics"], ["dead-letters", "list"], ["audit"]]
     for status, error, _ in run_all(commands, KP_KAFKA__BOOTSTRAP_SERVERS="127.0.0.1:1"):
         assert status == 1
         assert error.startswith("Error: kafka.bootstrap_servers: 127.0.0.1:1: ")
         assert len(error.splitlines()) == 1
+
+
+def test_a_publication_gets_as_far_as_the_broker(run_all, traces, tmp_path):
+    ((status, error, _),) = run_all(
+        [["publish", str(traces), "--spool", str(tmp_path / "spool")]],
+        KP_KAFKA__BOOTSTRAP_SERVERS="127.0.0.1:1",
+    )
+    assert (status, error) == (
+        0,
+        f"kafka.bootstrap_servers: 127.0.0.1:1: Connection refused; waiting in {tmp_path / 'spool'}: 1\n",
+    )
 
 
 def test_a_command_that_needs_an_extra_names_it_in_one_line(run_all, traces, tmp_path):

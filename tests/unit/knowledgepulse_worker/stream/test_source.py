@@ -161,6 +161,7 @@ async def test_a_look_up_that_outlives_its_assignment_leaves_the_next_alone(star
     """Its partition would be paused for good, or its position set behind records that are read again."""
     monkeypatch.setattr(log_changes, "_LOOK_UP_LIMIT", 60)
     world = await start(in_flight_records=1)
+    world.cluster.fetches_by_id = False  # which would need no look-up
     await world.member.rebalance([0])
     world.publish(0, 0)
     await world.committed({0: 1})
@@ -413,6 +414,7 @@ async def test_while_no_records_come_a_leader_that_is_down_holds_up_no_other_par
 async def test_a_recreation_found_in_a_rebalance_is_left_to_the_next_assignment(start, monkeypatch):
     """Without partitions, the client sought the beginning of all, forever, and nothing was fetched again."""
     world = await start()
+    world.cluster.fetches_by_id = False  # which would need no look-up
     await world.member.rebalance([0])
     await world.until(lambda: not world.app.readiness.reasons)
     look_up, seek = world.topic_ids.current, world.member.seek_to_beginning

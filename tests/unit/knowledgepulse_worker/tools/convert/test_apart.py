@@ -52,7 +52,7 @@ def test_a_file_that_takes_too_much_memory_is_named_and_the_next_is_converted(
     """Its lists take 20 times its size, and a hook runs on the machine of a person."""
     monkeypatch.setattr(apart, "MEMORY_LIMIT", 256 * 2**20)
     large = tmp_path / "large.json"
-    large.write_text(f"[{'[],' * 4_000_000}[]]")
+    large.write_text(f"[{'[],' * 3_500_000}[]]")
 
     apart.converted_apart([str(large), file], "auto", OPTIONS, results.__setitem__)
 
