@@ -58,7 +58,9 @@ async def test_content_that_is_hidden_stays_hidden_from_another_user(make_stream
     stream = await make_stream(1, web={"show_content": False})
     async with stream.worker() as worker:
         await stream.outputs(worker, await stream.publish([Message(value) for value in real_traces[:3]]))
-        status, data = as_nobody("curl", "-sf", "-H", "Kp-Content: shown", f"{worker.url}/api/status")
+        status, data = as_nobody(
+            "curl", "-sf", "--retry", "9", "-H", "Kp-Content: shown", f"{worker.url}/api/status"
+        )
         _, metrics = as_nobody("curl", "-sf", f"{worker.url}/metrics")
 
     assert status == 0

@@ -18,7 +18,7 @@ MOST = 5.0
 """The time for :data:`TIMES` as many, in times of the time for :data:`FEW`."""
 NOISE = 0.02
 """Seconds of CPU time below which a difference says nothing."""
-TRIES = 5
+TRIES = 12
 
 DOCUMENTS = small_documents()
 

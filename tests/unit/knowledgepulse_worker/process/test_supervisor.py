@@ -346,8 +346,11 @@ beat(60)
 async def test_what_refused_a_start_is_the_first_reason_until_a_process_is_ready(tmp_path):
     """It was brown, "Starting", with the reason last; and gone once the next process was killed."""
     does = """
+while start == 1 and not os.path.exists(starts + ".go1"):
+    os.write(heartbeat, READY)
+    time.sleep(0.01)
 if start == 1:
-    os.write(heartbeat, READY + b'{"error": "kafka: the right Read is missing"}\\n')
+    os.write(heartbeat, b'{"error": "kafka: the right Read is missing"}\\n')
     sys.exit(78)
 while start == 2 and not os.path.exists(starts + ".go2"): time.sleep(0.01)
 if start == 2:
@@ -366,6 +369,8 @@ while True:
         return [verdict["text"], *(other["text"] for other in verdict["others"])]
 
     async with running(tmp_path, does) as here:
+        await here.becomes(200)  # a worker that was never ready is not started again
+        (tmp_path / "starts.go1").touch()
         refused = "Refused: kafka: the right Read is missing; it needs you, and tries again in 0.01 s"
         assert await shown(2) == [
             refused,
