@@ -96,7 +96,8 @@ def unknown_variables() -> Iterator[str]:
 def _foreign_variables() -> Iterator[str]:
     for name in sorted(os.environ):
         section = name.upper().removeprefix(ENV_PREFIX).split(NESTED)[0].lower()
-        if name.upper().startswith(ENV_PREFIX) and section not in Settings.model_fields:
+        is_known = section in Settings.model_fields or name == "KP_CONFIG"  # which names the file
+        if name.upper().startswith(ENV_PREFIX) and not is_known:
             yield name
 
 

@@ -41,7 +41,11 @@ def settings_file(config: Path | None, *, connects: bool) -> Path | None:
         return config
     from knowledgepulse_worker.settings.finding import find_settings  # noqa: PLC0415 - keeps `--help` fast
 
-    found = find_settings(Path.cwd(), connects=connects)
+    try:
+        folder = Path.cwd()
+    except FileNotFoundError:  # the folder was deleted, and nothing is in it
+        return None
+    found = find_settings(folder, connects=connects)
     if found is not None:
         click.echo(f"settings: {printable(str(found))}", err=True)
     return found

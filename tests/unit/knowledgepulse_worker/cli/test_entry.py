@@ -148,7 +148,17 @@ def test_a_command_that_reads_uses_the_file_of_its_folder_and_says_so(kp_worker,
     assert "share = 0.1" in found.stdout
     assert kp_worker("config", "--changed", "--config", os.devnull).stderr == ""
     monkeypatch.setenv("KP_CONFIG", os.devnull)
-    assert kp_worker("config", "--changed").stdout == ""
+    unfound = kp_worker("config", "--changed")
+    assert (unfound.stdout, unfound.stderr) == ("", ""), "it is no setting that is ignored"
+
+
+def test_a_command_in_a_folder_that_was_deleted_finds_no_settings(kp_worker, tmp_path, monkeypatch):
+    """It said that standard output does not exist."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+
+    assert kp_worker("config", "--changed").exit_code == 0
 
 
 @pytest.mark.parametrize(
