@@ -77,19 +77,9 @@ UNREAD = (
         "convert the last list of messages in `answer_generation.train_messages`",
     ),
     Unread(
-        "Opik's spans and traces",
-        (
-            {"trace_id": str, "start_time": ..., "project_name": str},
-            {"trace_id": str, "start_time": ..., "type": {"llm", "general", "tool", "guardrail"}},
-            {"name": str, "start_time": ..., "feedback_scores": ...},
-        ),
-        "convert the messages in their `input` and `output`, or the spans of an OpenTelemetry "
-        "instrumentation",
-    ),
-    Unread(
-        "Weave's calls",
-        ({"op_name": str, "inputs": dict},),
-        "convert the messages in their `inputs` and `output`, or spans of the run",
+        "Opik's traces without their spans",
+        ({"name": str, "start_time": ..., "feedback_scores": ...},),
+        "convert their spans, or the files of `opik export`",
     ),
     Unread(
         "Helicone's requests",

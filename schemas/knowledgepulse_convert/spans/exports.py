@@ -40,7 +40,6 @@ _REDACTED = ("<REDACTED>", "__REDACTED__")
 _FLAT = ("trace_id", "span_id")
 _NANOSECONDS = 1e17
 """Numbers above are times in nanoseconds."""
-_BRAINTRUST_KINDS: dict[str, dialects.Kind] = {"llm": "model", "tool": "tool"}
 _JAEGER_STATUS = {"error", "otel.status_code", "otel.status_description"}
 
 
@@ -116,18 +115,6 @@ class _MlflowData(InputModel):
 class _MlflowTrace(InputModel):
     info: dict[str, Any]
     data: _MlflowData
-
-
-class _BraintrustSpan(InputModel):
-    span_id: str
-    root_span_id: str
-    span_parents: list[str] | None = None
-    span_attributes: dict[str, Any]
-    input: Any = None
-    output: Any = None
-    metrics: dict[str, Any] | None = None
-    scores: dict[str, Any] | None = None
-    error: Any = None
 
 
 class _PhoenixSpan(InputModel):
@@ -310,30 +297,6 @@ def _assessed(assessment: Any) -> Event:
     return Event(event.name, event.attributes | rest | feedback)
 
 
-def _braintrust(document: Any, path: str) -> Iterator[Span]:
-    row = read(_BraintrustSpan, document, path)
-    match row.output:
-        case [{"message": dict()}, *_]:
-            row.output = {"choices": row.output}
-    losses = unread(row, "spans[]")
-    count_others(row.span_attributes, {"name", "type"}, "spans[].span_attributes", losses)
-    count_others(row.metrics or {}, {"start", "end"}, "spans[].metrics", losses)
-    kind = _BRAINTRUST_KINDS.get(as_text(row.span_attributes.get("type")))
-    yield Span(
-        trace_id=row.root_span_id,
-        id=row.span_id,
-        parent_id=next(iter(row.span_parents or ()), None),
-        name=as_text(row.span_attributes.get("name")),
-        attributes=dialects.attributes_of(kind, row.input, row.output),
-        start=nanoseconds((row.metrics or {}).get("start")),
-        end=nanoseconds((row.metrics or {}).get("end")),
-        events=[genai.evaluation_event(name, value) for name, value in (row.scores or {}).items()],
-        failed=row.error is not None,
-        message=as_text(row.error),
-        losses=losses,
-    )
-
-
 def _phoenix_time(value: Any) -> Any:
     """Return a time as others write it; pandas writes milliseconds since 1970, the SDK nanoseconds."""
     if not isinstance(value, int) or isinstance(value, bool):
@@ -425,16 +388,6 @@ def _is_mlflow(document: Any) -> bool:
     return False
 
 
-def _is_braintrust(span: Any) -> bool:
-    """Check for a row of Braintrust.
-
-    Accepts: rows of Braintrust's logs.
-    Source: https://www.braintrust.dev/docs/reference/api.
-    Compared with: its documents, in November 2026.
-    """
-    return isinstance(span, dict) and {"span_id", "root_span_id", "span_attributes"} <= span.keys()
-
-
 def _is_jaeger(document: Any) -> bool:
     """Check for an export of Jaeger.
 
@@ -473,5 +426,4 @@ FORMATS = (
     _format("phoenix", "context span_kind attributes", _is_phoenix, _phoenix),
     _format("otel_sdk", "context kind attributes resource", _is_sdk, _phoenix),
     _format("mlflow", "info data", _is_mlflow, _mlflow),
-    _format("braintrust", "span_id root_span_id span_attributes", _is_braintrust, _braintrust),
 )

@@ -36,8 +36,6 @@ from knowledgepulse_convert.spans.tree import nanoseconds
 _KINDS: dict[str, Kind] = {"AGENT": "agent", "GENERATION": "model", "TOOL": "tool", "RETRIEVER": "tool"}
 _TOOL_PREFIX = re.compile("^(execute_tool |running tool: )")
 """The text before a tool's name in OpenTelemetry's conventions and in Pydantic AI."""
-_OPIK = {"project_name", "error_info", "feedback_scores", "parent_span_id", "total_estimated_cost"}
-"""Members that Opik's spans have and observations do not."""
 _OBSERVATION_NAMES = ({"traceId", "startTime"}, {"trace_id", "start_time"})
 
 
@@ -73,9 +71,7 @@ class _Trace(InputModel):
 
 
 def _is_observation(document: Any) -> bool:
-    if not isinstance(document, dict) or document.get("type") in ("llm", "general"):
-        return False
-    return _OPIK.isdisjoint(document) and any(
+    return isinstance(document, dict) and any(
         {"id", "type", *names} <= document.keys() for names in _OBSERVATION_NAMES
     )
 

@@ -41,7 +41,9 @@ UNREPORTED = {
         r"|messages that a session no longer has are a loss\[user\]"
         r"|(0.61 writes|a resumed session tells) .*\[(gemini|user)\].*)"
     ),
-    "the definition of a tool that each request repeats": r"agent_lightning: .*[.]tools\[function\].*",
+    "the definition of a tool that each request repeats": (
+        r"(agent_lightning|weave): .*[.]tools\[function\].*"
+    ),
     "what the trajectory in a row has, too": (
         r"art: rows of a Parquet file.*[.](group_json|messages|metadata|metrics|tools).*"
     ),
