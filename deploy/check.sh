@@ -53,8 +53,10 @@ ready() {
 in_force() {  # SHARE: whether the worker decides by it
   docker exec "$(container)" python -c "
 from urllib.request import urlopen
+from prometheus_client.parser import text_string_to_metric_families as families
 page = urlopen('http://127.0.0.1:6066/metrics').read().decode()
-assert 'kp_share{domain=\"default\"} $1\n' in page"
+shares = [s for f in families(page) for s in f.samples if s.name == 'kp_share' and s.labels['domain'] == 'default']
+assert [s.value for s in shares] == [$1]"
 }
 kp() {  # a kp-worker command in a container of its own, with the deployment's settings
   docker run --rm -i --network knowledgepulse_default -v "$SRC/deploy/config:/etc/kp-worker:ro" \
