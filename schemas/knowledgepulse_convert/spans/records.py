@@ -92,7 +92,7 @@ class Records:
             lambda document: runs_within(
                 document, within, lambda items: runs_of_spans(starmap(self._span, records(items)))
             ),
-            is_fragment=lambda line: True,
+            is_fragment=recognises,
         )
 
     def _span(self, path: str, record: dict[str, Any]) -> Span:
