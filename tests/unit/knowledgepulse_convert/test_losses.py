@@ -101,6 +101,7 @@ def has_an_error(case):
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.slow
 def test_unknown_members_are_reported_at_every_level(name):
     for case in CASES[name]:
         if has_an_error(case):

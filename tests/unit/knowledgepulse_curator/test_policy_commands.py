@@ -75,6 +75,7 @@ def test_tune_and_its_policy_say_by_what_embedder_novelty_was_computed(kp_worker
     assert warning == ""
 
 
+@pytest.mark.slow
 def test_the_suffix_selects_the_plot_format(kp_worker, scored, tmp_path):
     tuned, evaluated = tmp_path / "tune.png", tmp_path / "evaluate.svg"
 

@@ -42,6 +42,7 @@ def both(limit, records):
 @example(records=[(0, None, None, [])], limit=1)
 @example(records=[(-1, b"k", b"v", [])], limit=100)
 @example(records=[(5, b"k", b"v", [("a", None)]), (1, b"k", b"v", [])] * 5000, limit=2**20)
+@pytest.mark.slow
 def test_a_batch_has_the_bytes_of_the_client_s(has_instruction, records, limit):
     with pytest.MonkeyPatch.context() as patch:
         if not has_instruction:

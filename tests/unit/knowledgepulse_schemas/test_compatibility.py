@@ -132,6 +132,7 @@ def documents() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("model", REGISTERED.values())
+@pytest.mark.slow
 def test_draft_7_accepts_what_draft_2020_12_accepts(model, documents):
     modern, seventh = Draft202012Validator(json_schema(model)), Draft7Validator(draft_07(json_schema(model)))
 

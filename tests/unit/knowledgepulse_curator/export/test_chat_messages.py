@@ -74,6 +74,7 @@ def checked(value):
     return again({"messages": line["messages"]}, "openai"), again(trajectory, "atif")
 
 
+@pytest.mark.slow
 def test_the_real_traces_keep_steps_tools_and_order(real_traces):
     for value in real_traces:
         for found in checked(value):

@@ -107,6 +107,7 @@ def loaded(tmp_path):
     return lambda folder, **options: load_dataset(str(folder), cache_dir=str(tmp_path / "cache"), **options)
 
 
+@pytest.mark.slow
 def test_datasets_loads_every_format_by_split(dataset, loaded, traces):
     tables = loaded(dataset)
     assert sum(split.num_rows for split in tables.values()) == len(traces)
@@ -265,6 +266,7 @@ def test_selections(tmp_path, scored, traces):
     assert groups != found
 
 
+@pytest.mark.slow
 def test_an_export_that_the_disk_cut_off_is_completed_to_the_same_bytes(tmp_path, scored, dataset):
     """The limit of a file's size stands for a full disk: the error comes from the same calls."""
     command = [sys.executable, "-m", "knowledgepulse_worker.cli.entry", "export"]
@@ -333,6 +335,7 @@ def test_folders_that_are_no_dataset_or_another_one_are_refused(tmp_path, scored
         (("--redact", "--scan-secrets"), 1, "; 1 left out: `--scan-secrets` finds a key"),
     ],
 )
+@pytest.mark.slow
 def test_what_is_found_in_a_trace_keeps_it_inside(tmp_path, few, written, caplog, options, left_out, why):
     """The SDK's cleaning knows telephone numbers, and the scan more kinds of keys."""
     texts = ("Fix the build", "Call me at 555-123-4567", "It is AKIA" + "Q" * 16, "glpat-" + "a1" * 10)
@@ -642,6 +645,7 @@ def test_a_domain_of_any_length_is_a_folder(tmp_path, few, written):
     assert len({path.parent.parent for path in (tmp_path / "set/data").rglob("*.parquet")}) == 2
 
 
+@pytest.mark.slow
 def test_a_scan_that_does_not_end_leaves_the_trace_out(tmp_path, few, written, monkeypatch):
     """Detectors look at a line of slashes for a time that is quadratic in its length."""
     monkeypatch.setattr("knowledgepulse_curator.export.secret_scan.SCAN_LIMIT", 2.0)

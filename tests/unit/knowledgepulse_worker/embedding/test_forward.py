@@ -104,6 +104,7 @@ def run(folder, code):
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_threads_that_embed_first_at_the_same_time_do_not_deadlock(folder):
     """With the GIL held, the process hung for good: its bindings initialize NumPy at the first tensor."""
     code = """if True:
@@ -133,6 +134,7 @@ def test_threads_that_embed_first_at_the_same_time_do_not_deadlock(folder):
     assert run(folder, code).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_signal_is_handled_after_several_models_came_and_went(folder):
     """With a Core for each, the next signal was a SIGSEGV, which left no message."""
     code = """if True:

@@ -266,6 +266,7 @@ def hostile(source: random.Random) -> str:
 
 
 @pytest.mark.usefixtures("without_compiler")
+@pytest.mark.slow
 def test_work_is_bounded_for_hostile_texts(monkeypatch):
     """Counted in words, which all later work follows; the texts have up to 800 000 characters."""
     source, embedder, read = random.Random(1), LexicalEmbedder(64), []

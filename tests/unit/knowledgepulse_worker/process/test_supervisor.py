@@ -16,6 +16,7 @@ import pytest
 from knowledgepulse_kafka import reaching
 from knowledgepulse_kafka.errors import NoBrokerError, SecurityError
 from knowledgepulse_worker.errors import SettingsError, StartError, WorkerError, exit_status_of
+from knowledgepulse_worker.http import server
 from knowledgepulse_worker.process import supervisor as supervise
 from knowledgepulse_worker.process.supervisor import Supervisor
 from knowledgepulse_worker.settings import Settings
@@ -343,8 +344,9 @@ beat(60)
         await here.started(2)
 
 
-async def test_what_refused_a_start_is_the_first_reason_until_a_process_is_ready(tmp_path):
+async def test_what_refused_a_start_is_the_first_reason_until_a_process_is_ready(tmp_path, monkeypatch):
     """It was brown, "Starting", with the reason last; and gone once the next process was killed."""
+    monkeypatch.setattr(server, "ANSWER_LIMIT", 0.2)  # processes that start do not answer yet
     does = """
 while start == 1 and not os.path.exists(starts + ".go1"):
     os.write(heartbeat, READY)

@@ -133,6 +133,7 @@ async def test_an_error_is_reported_by_its_class_alone(start, name, error):
 
 
 @pytest.mark.parametrize("how", ["sleep", "backtrack"])
+@pytest.mark.slow
 async def test_a_call_that_takes_too_long_is_ended_beside_the_event_loop(start, how):
     async with start("functions:obeys", timeout=1) as process:
         call, turns = asyncio.create_task(redacted(process, **{how: True})), 0
@@ -145,6 +146,7 @@ async def test_a_call_that_takes_too_long_is_ended_beside_the_event_loop(start, 
         assert await redacted(process, number=1) == {"number": 1}
 
 
+@pytest.mark.slow
 async def test_a_function_that_ignores_the_signal_is_killed(start, monkeypatch):
     monkeypatch.setattr(child_process, "OVERTIME", 0.1)
     async with start("functions:obeys", timeout=1) as process:
@@ -182,6 +184,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize(("how", "ends"), HOSTILE.items(), ids=HOSTILE)
+@pytest.mark.slow
 async def test_a_hostile_function_holds_up_neither_its_caller_nor_the_stop(start, how, ends):
     """What it started ends with it, unless that has a session of its own; none lives for half a minute."""
     async with asyncio.timeout(15), start("functions:hostile", timeout=0.5) as process:
@@ -202,6 +205,7 @@ def _is_in(process, group):
     return False
 
 
+@pytest.mark.slow
 async def test_the_limit_does_not_end_a_process_that_waits_for_a_trace(start):
     async with start("functions:obeys", timeout=1) as process:
         await redacted(process, number=1)

@@ -49,6 +49,7 @@ def start(start_in):
     return partial(start_in, FaustProgram)
 
 
+@pytest.mark.slow
 async def test_records_fetched_before_a_rebalance_are_not_skipped_after_it(start):
     """Records that wait for a full lane when its partition is revoked are read again, in order."""
     world = await start(in_flight_records=2)

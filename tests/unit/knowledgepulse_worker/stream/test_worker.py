@@ -46,6 +46,7 @@ shutdown.run_in_time(main())
 """
 
 
+@pytest.mark.slow
 def test_after_a_failure_the_process_ends_whatever_hangs():
     """A client's task that cannot be cancelled once kept a process for half a minute."""
     done = subprocess.run([sys.executable, "-c", HANGS], check=False, capture_output=True, text=True)

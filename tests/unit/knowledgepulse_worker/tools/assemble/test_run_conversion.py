@@ -50,6 +50,7 @@ async def test_the_traces_are_those_of_this_process(run):
     ("kind", "failure"),
     [("endless", "its conversion took longer than 20 s"), ("deadly", "its conversion ended the process")],
 )
+@pytest.mark.slow
 async def test_a_run_that_ends_the_process_has_an_error_and_the_next_is_converted(
     run, kind, failure, tmp_path, monkeypatch
 ):

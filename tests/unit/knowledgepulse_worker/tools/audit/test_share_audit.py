@@ -37,6 +37,7 @@ def test_detects_a_wrong_decision(stream, change, sections):
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.sampled_from([0.1, 0.3, None])), min_size=1, max_size=5))
 @settings(max_examples=20)
+@pytest.mark.slow
 def test_accepts_changes_of_the_policy(stream, pieces):
     """A share that changes starts nothing again, and a threshold between leaves the last scores alone."""
     made = stream_of(stream, 0)

@@ -156,6 +156,7 @@ def recorded():
 @pytest.mark.parametrize("name", sorted(BACKENDS))
 @settings(max_examples=200)
 @given(seed=st.integers(0, 2**32))
+@pytest.mark.slow
 def test_each_answer_of_a_backend_may_be_odd(recorded, name, seed):
     """A pull ends with traces or an error of ours; scores are sent, refused, or wait for the backend."""
     fake, answers = recorded[name]
@@ -350,6 +351,7 @@ async def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones(monkeypatch
             _ = [page async for page in backend.runs(None)]
 
 
+@pytest.mark.slow
 async def test_a_compressed_page_counts_by_what_it_becomes():
     fake = FakePhoenix()
     body = gzip.compress(b'{"data":[' + b"0," * 20_000_000 + b"0]}", 1)

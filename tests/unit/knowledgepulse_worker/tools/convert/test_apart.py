@@ -46,6 +46,7 @@ def test_traces_take_twice_their_memory_while_they_arrive(tmp_path, results):
     assert memory.peak < 2.5 * len(results[str(path)].traces[0])
 
 
+@pytest.mark.slow
 def test_a_file_that_takes_too_much_memory_is_named_and_the_next_is_converted(
     file, tmp_path, results, monkeypatch
 ):

@@ -200,6 +200,7 @@ def test_what_is_printed_is_the_record_value(name):
 
 
 @pytest.mark.parametrize("character", ["x", "—", "✅"])
+@pytest.mark.slow
 def test_a_long_session_takes_no_more_than_twice_the_memory_of_its_trace(tmp_path, character):
     """Python holds such a text at one, two or four bytes a character."""
 
