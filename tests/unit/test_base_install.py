@@ -89,6 +89,7 @@ def test_a_publication_gets_as_far_as_the_broker(run_all, traces, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_command_that_needs_an_extra_names_it_in_one_line(run_all, traces, tmp_path):
     protobuf = tmp_path / "spans.pb"
     protobuf.write_bytes(b"\x0a\x00")

@@ -91,6 +91,7 @@ def test_the_rules_on_states_are_those_of_the_states(root):
     assert rules == renewed(rules), "run `make tables`, and `make manifests`"
 
 
+@pytest.mark.slow
 def test_alerts_on_a_state_fire_once_it_has_lasted_and_while_it_does(tmp_path, alerts):
     """Also of a worker that was there for a moment before, and not because it is new."""
     stories = []

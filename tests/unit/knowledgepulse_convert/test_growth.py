@@ -109,6 +109,7 @@ def gemini_session(calls):
 
 
 @pytest.mark.parametrize("document", [inspect_log, gemini_session])
+@pytest.mark.slow
 def test_what_took_quadratic_time_takes_linear_time(document):
     """Minutes, for inputs that no message tells, and for calls in a message that was written twice."""
     assert_linear(lambda times: document(12 * times))

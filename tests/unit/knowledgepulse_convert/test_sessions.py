@@ -112,6 +112,7 @@ def test_no_line_makes_a_session_fail(name, data):
         assert not is_error or re.search("objective|no steps|no agent run", str(conversion))
 
 
+@pytest.mark.slow
 def test_the_time_of_a_session_is_in_proportion_to_its_answers():
     """Each answer may repeat what the agent has said so far."""
     answer = {"type": "assistant", "session_id": "s"}

@@ -149,6 +149,7 @@ def test_a_signal_is_handled_after_several_models_came_and_went(folder):
     assert (done.returncode, done.stdout) == (0, "handled 15\n")
 
 
+@pytest.mark.slow
 def test_openvino_reports_nothing_to_its_makers(folder):
     """Its telemetry would, at each import, unless the user opts out."""
     done = run(folder, "sys.exit(sys.modules['openvino_telemetry'] is not None)")

@@ -133,6 +133,7 @@ async def test_many_readers_cost_the_child_one_answer_in_each_interval(front, mo
     assert len(front.child.asked) == before + 1
 
 
+@pytest.mark.slow
 async def test_an_answer_is_never_older_than_its_request(front):
     front.child.gate.clear()
     first = asyncio.create_task(get(front, "/metrics"))
@@ -256,6 +257,7 @@ async def test_a_request_that_no_child_takes_is_answered_without_it(front):
     assert (status, json.loads(body)["verdict"]) == (503, HEALTHY)
 
 
+@pytest.mark.slow
 async def test_the_next_child_is_asked_by_the_same_port(front):
     await get(front, "/metrics")
     await front.runner.cleanup()

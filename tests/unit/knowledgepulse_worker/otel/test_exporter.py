@@ -175,6 +175,7 @@ def test_open_runs_beyond_the_memory_that_they_may_take_are_dropped(agent, monke
     assert agent.exporter.lost == 1
 
 
+@pytest.mark.slow
 def test_a_run_is_published_only_by_the_process_in_which_it_ends(tmp_path):
     """A process that forks leaves a copy of the spans, of the locks and of no thread."""
     file, script = tmp_path / "traces.jsonl", tmp_path / "agent.py"

@@ -61,6 +61,7 @@ def test_a_file_that_takes_too_much_memory_is_named_and_the_next_is_converted(
     assert len(results[file].traces) == 1
 
 
+@pytest.mark.slow
 def test_a_file_that_takes_too_long_is_named_and_the_next_is_converted(
     file, tmp_path, results, monkeypatch, capsys
 ):

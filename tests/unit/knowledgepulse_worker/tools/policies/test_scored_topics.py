@@ -69,6 +69,7 @@ async def test_finds_a_trace_by_the_id_that_its_redacted_copy_has_in_a_registry(
     assert await topics[1].find(trace_id_of(expected.id)) == [expected]
 
 
+@pytest.mark.slow
 async def test_finds_a_trace_by_id_source_or_position(topics, published_traces):
     """Including the position of an identical copy, as of a release before 0.3.0."""
     written, scored_topics = topics
