@@ -134,11 +134,116 @@ class _Reading:
         return self._ids[key]
 
 
+class _Calls:
+    """The calls of a conversation, by what those have in common that tell them again."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[_Key, list[_Call]] = {}
+
+    def add(self, call: _Call) -> None:
+        """Add a call, with its id if it has one."""
+        for key in (("all",), ("name", _tool(call.part.name)), like(call.part)):
+            self._by_key.setdefault(key, []).append(call)
+        self.identify(call, call.part.id)
+
+    def identify(self, call: _Call, identity: str | None) -> None:
+        """Add an id of a call; its first one becomes that of the call and of its response."""
+        if identity is None or identity in call.ids:
+            return
+        if call.part.id is None:
+            call.part = _changed(call.position, id=identity)
+        call.ids.add(identity)
+        for key in _ids(replace(call.part, id=identity)):
+            self._by_key.setdefault(key, []).append(call)
+
+    def left(self, part: hub.ToolCall, reading: _Reading) -> _Call | None:
+        """Return the call that an output repeats although its input has the response.
+
+        OpenInference writes the calls of the Agent Development Kit over each other, in one span.
+        """
+        known = self._by_key.get(("id", part.id), []) if part.id else []
+        return next((c for c in known if c in reading.answered and like(c.part) == like(part)), None)
+
+    def repeated(self, part: hub.ToolCall, reading: _Reading) -> _Call | None:
+        """Return the known call that an input repeats."""
+        keys = _ids(part) if part.id is not None else ()
+        for key in keys:
+            if (call := self._next(key, reading)) is not None:
+                return call
+        named, key = self._by_key.get(("name", _tool(part.name)), []), ("following", part.name)
+        following = reading.next.get(key, 0)  # nearly always the one, and found without its JSON
+        if not keys and following < len(named) and named[following].part.arguments == part.arguments:
+            reading.next[key] = following + 1
+            if named[following] not in reading.calls:
+                return named[following]
+        return self._next(like(part), reading)
+
+    def _next(self, key: _Key, reading: _Reading) -> _Call | None:
+        """Return the first known call with something in common that an input has not repeated so far.
+
+        Of calls that share an id, as when agents each number theirs from 1, it repeats the last ones.
+        """
+        calls = self._by_key.get(key, [])
+        first = reading.next.get(key, 0)
+        if not first and len(calls) > 1:
+            first = max(0, len(calls) - (reading.repeats(key) or len(calls)))
+        for index in range(first, len(calls)):
+            reading.next[key] = index + 1
+            if calls[index] not in reading.calls:
+                return calls[index]
+        return None
+
+    def answered(self, part: hub.ToolCallResponse, reading: _Reading) -> _Call | None:
+        """Return the call that a response answers: by its id, else by the name, else the first open one."""
+        known = self._by_key.get(("id", part.id), []) if part.id else []
+        call = next((call for call in reading.open if part.id in call.ids), None)
+        if call is not None:
+            reading.answered.add(call)
+        elif not known:
+            named = (call for call in reading.open if call.part.name == part.name)
+            call = next(named, reading.open[0] if reading.open else None)
+        if call is not None:
+            reading.open.remove(call)
+            return call
+        if not part.id and not part.name:
+            return self._retold(part, reading)
+        known = known or self._by_key.get(("name", _tool(part.name or "")), [])
+        unanswered = (call for call in known if call.response is None)
+        return next(unanswered, known[-1] if part.id and known else None)
+
+    def _retold(self, part: hub.ToolCallResponse, reading: _Reading) -> _Call | None:
+        """Return the call whose response is in that of an input which tells the calls in texts alone.
+
+        If it has those of several calls, one behind the other, each keeps its own.
+        """
+        rest = part.response
+        found: list[_Call] = []
+        for call in self._by_key.get(("all",), []):
+            told = _part(call.response).response if call.response is not None else ""
+            follows = rest.lstrip().startswith(told) if found else told in rest
+            if told and follows and call not in reading.calls:
+                rest = rest.partition(told)[2]
+                found.append(call)
+        reading.calls.update(found)
+        for call in found if found[1:] else ():
+            call.told = False
+        return next(iter(found), None)
+
+    def executed(self, recorded: hub.ToolCall) -> _Call | None:
+        """Return the call of a tool execution: by its id, else by name and arguments, else by name."""
+        known = self._by_key.get(("id", recorded.id), []) if recorded.id else []
+        alike = self._by_key.get(like(recorded), []) if not known else []
+        named = self._by_key.get(("name", _tool(recorded.name)), []) if not known else []
+        waiting = (call for call in (*known, *alike, *named) if not call.was_run and call.response is None)
+        answered = (call for call in (*known, *alike) if not call.was_run)
+        return next(waiting, None) or next(answered, None) or next(reversed(known), None)
+
+
 class _Conversation:
     def __init__(self, losses: Losses) -> None:
         self._messages: list[tuple[hub.Role, list[hub.Part]]] = []
         self._seen: Counter[_Key] = Counter()  # texts
-        self._calls: dict[_Key, list[_Call]] = {}
+        self._calls = _Calls()
         self._runs: dict[int, _Call] = {}  # by the identity of an execution's call, which may respond later
         self._losses = losses
 
@@ -168,7 +273,7 @@ class _Conversation:
         for part in parts:
             if isinstance(part, hub.ToolCall):
                 self._add_call(part, reading)
-            elif isinstance(part, hub.ToolCallResponse) and (call := self._answered(part, reading)):
+            elif isinstance(part, hub.ToolCallResponse) and (call := self._calls.answered(part, reading)):
                 self._add_response(call, part)
             else:
                 self._add_text(role, part, reading)
@@ -191,25 +296,17 @@ class _Conversation:
             self._put(part)
 
     def _add_call(self, part: hub.ToolCall, reading: _Reading) -> None:
-        call = self._left(part, reading) if reading.input is None else self._repeated(part, reading)
+        call = (self._calls.left if reading.input is None else self._calls.repeated)(part, reading)
         if call is None:
             call = self._new_call(part)
         else:
-            self._identify(call, part.id)
+            self._calls.identify(call, part.id)
             self._count_arguments(part, call.part)
             if reading.input is not None:
                 self._move(reading, call.position[0])
         reading.thoughts = []
         reading.calls.add(call)
         reading.open.append(call)
-
-    def _left(self, part: hub.ToolCall, reading: _Reading) -> _Call | None:
-        """Return the call that an output repeats although its input has the response.
-
-        OpenInference writes the calls of the Agent Development Kit over each other, in one span.
-        """
-        known = self._calls.get(("id", part.id), []) if part.id else []
-        return next((c for c in known if c in reading.answered and like(c.part) == like(part)), None)
 
     def _move(self, reading: _Reading, before: list[hub.Part]) -> None:
         """Move what the agent said before a repeated call, as inputs may hold more than outputs."""
@@ -222,97 +319,20 @@ class _Conversation:
 
     def _new_call(self, part: hub.ToolCall) -> _Call:
         call = _Call(part, self._put(part))
-        for key in (("all",), ("name", _tool(part.name)), like(part)):
-            self._calls.setdefault(key, []).append(call)
-        self._identify(call, part.id)
+        self._calls.add(call)
         return call
-
-    def _identify(self, call: _Call, identity: str | None) -> None:
-        """Add an id of a call; its first one becomes that of the call and of its response."""
-        if identity is None or identity in call.ids:
-            return
-        if call.part.id is None:
-            call.part = self._change(call.position, id=identity)
-        call.ids.add(identity)
-        for key in _ids(replace(call.part, id=identity)):
-            self._calls.setdefault(key, []).append(call)
-
-    def _repeated(self, part: hub.ToolCall, reading: _Reading) -> _Call | None:
-        """Return the known call that an input repeats."""
-        keys = _ids(part) if part.id is not None else ()
-        for key in keys:
-            if (call := self._next(key, reading)) is not None:
-                return call
-        named, key = self._calls.get(("name", _tool(part.name)), []), ("following", part.name)
-        following = reading.next.get(key, 0)  # nearly always the one, and found without its JSON
-        if not keys and following < len(named) and named[following].part.arguments == part.arguments:
-            reading.next[key] = following + 1
-            if named[following] not in reading.calls:
-                return named[following]
-        return self._next(like(part), reading)
-
-    def _next(self, key: _Key, reading: _Reading) -> _Call | None:
-        """Return the first known call with something in common that an input has not repeated so far.
-
-        Of calls that share an id, as when agents each number theirs from 1, it repeats the last ones.
-        """
-        calls = self._calls.get(key, [])
-        first = reading.next.get(key, 0)
-        if not first and len(calls) > 1:
-            first = max(0, len(calls) - (reading.repeats(key) or len(calls)))
-        for index in range(first, len(calls)):
-            reading.next[key] = index + 1
-            if calls[index] not in reading.calls:
-                return calls[index]
-        return None
-
-    def _answered(self, part: hub.ToolCallResponse, reading: _Reading) -> _Call | None:
-        """Return the call that a response answers: by its id, else by the name, else the first open one."""
-        known = self._calls.get(("id", part.id), []) if part.id else []
-        call = next((call for call in reading.open if part.id in call.ids), None)
-        if call is not None:
-            reading.answered.add(call)
-        elif not known:
-            named = (call for call in reading.open if call.part.name == part.name)
-            call = next(named, reading.open[0] if reading.open else None)
-        if call is not None:
-            reading.open.remove(call)
-            return call
-        if not part.id and not part.name:
-            return self._retold(part, reading)
-        known = known or self._calls.get(("name", _tool(part.name or "")), [])
-        unanswered = (call for call in known if call.response is None)
-        return next(unanswered, known[-1] if part.id and known else None)
-
-    def _retold(self, part: hub.ToolCallResponse, reading: _Reading) -> _Call | None:
-        """Return the call whose response is in that of an input which tells the calls in texts alone.
-
-        If it has those of several calls, one behind the other, each keeps its own.
-        """
-        rest = part.response
-        found: list[_Call] = []
-        for call in self._calls.get(("all",), []):
-            told = self._change(call.response).response if call.response is not None else ""
-            follows = rest.lstrip().startswith(told) if found else told in rest
-            if told and follows and call not in reading.calls:
-                rest = rest.partition(told)[2]
-                found.append(call)
-        reading.calls.update(found)
-        for call in found if found[1:] else ():
-            call.told = False
-        return next(iter(found), None)
 
     def _add_response(self, call: _Call, part: hub.ToolCallResponse) -> None:
         if call.response is None:
-            self._identify(call, part.id)
+            self._calls.identify(call, part.id)
             self._respond(call, part)
             return
-        kept = self._change(call.response, failed=part.failed or None)
+        kept = _changed(call.response, failed=part.failed or None)
         if not call.told or not part.response:
             self._count_other(part.response, kept.response)
         else:
             self._count_other(kept.response, part.response)
-            self._change(call.response, response=part.response)
+            _changed(call.response, response=part.response)
             call.told = False
 
     def _respond(self, call: _Call, response: hub.ToolCallResponse) -> None:
@@ -329,7 +349,7 @@ class _Conversation:
             self._losses.add("arguments in other words than the model's", told.arguments)
 
     def _add_tool_run(self, run: ToolRun) -> None:
-        call = self._runs.get(id(run.call)) or self._executed(run.call)
+        call = self._runs.get(id(run.call)) or self._calls.executed(run.call)
         if call is None:
             self._messages.append(("assistant", []))
             call = self._new_call(run.call)
@@ -337,33 +357,28 @@ class _Conversation:
             self._count_arguments(run.call, call.part)
         call.was_run = True
         self._runs[id(run.call)] = call
-        self._identify(call, run.call.id)
-        call.part = self._change(
-            call.position, mcp_server=run.call.mcp_server, latency_ms=run.call.latency_ms
-        )
+        self._calls.identify(call, run.call.id)
+        call.part = _changed(call.position, mcp_server=run.call.mcp_server, latency_ms=run.call.latency_ms)
         if call.response is not None:
-            response = self._change(call.response, failed=run.failed or None)
+            response = _changed(call.response, failed=run.failed or None)
             self._count_other(run.response or "", response.response)
         elif run.response is not None or run.failed:
             self._messages.append(("tool", []))
             self._respond(call, hub.ToolCallResponse(run.response or "", None, call.part.name, run.failed))
             call.told = True
 
-    def _executed(self, recorded: hub.ToolCall) -> _Call | None:
-        """Return the call of a tool execution: by its id, else by name and arguments, else by name."""
-        known = self._calls.get(("id", recorded.id), []) if recorded.id else []
-        alike = self._calls.get(like(recorded), []) if not known else []
-        named = self._calls.get(("name", _tool(recorded.name)), []) if not known else []
-        waiting = (call for call in (*known, *alike, *named) if not call.was_run and call.response is None)
-        answered = (call for call in (*known, *alike) if not call.was_run)
-        return next(waiting, None) or next(answered, None) or next(reversed(known), None)
 
-    def _change(self, position: _Position, **changes: Any) -> Any:
-        """Set the attributes of a part that are not None, and return it."""
-        parts, number = position
-        if known := {name: value for name, value in changes.items() if value is not None}:
-            parts[number] = replace(parts[number], **known)
-        return parts[number]
+def _part(position: _Position) -> Any:
+    parts, number = position
+    return parts[number]
+
+
+def _changed(position: _Position, **changes: Any) -> Any:
+    """Set the attributes of a part that are not None, and return it."""
+    parts, number = position
+    if known := {name: value for name, value in changes.items() if value is not None}:
+        parts[number] = replace(parts[number], **known)
+    return parts[number]
 
 
 def hands_over(call: hub.ToolCall) -> bool:

@@ -288,7 +288,17 @@ class Cluster:
         self.views = [{} for _ in range(self.count)]
         self._paid_until: dict[tuple[int, str], float] = {}
         self._muted_until: dict[_Connection, float] = {}
-        self.transactions = Transactions(self)
+        self.transactions = Transactions(
+            self.loop,
+            self.random,
+            self.network,
+            self.group,
+            self.count,
+            leader=self.leaders.__getitem__,
+            mark=lambda place, name, commits: (
+                self.topics[place[0]].logs[place[1]].end_transaction(name, commits=commits)
+            ),
+        )
         self.group.is_pending = self.transactions.has_pending
 
     @property

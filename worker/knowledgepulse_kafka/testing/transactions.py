@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from random import Random
 
 from aiokafka.errors import (
     ConcurrentTransactions,
@@ -19,11 +19,8 @@ from aiokafka.errors import (
 from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_kafka.group_offsets import GroupMetadata
-from knowledgepulse_kafka.testing.group import Place
-from knowledgepulse_kafka.testing.network import Reply
-
-if TYPE_CHECKING:
-    from knowledgepulse_kafka.testing.brokers import Cluster
+from knowledgepulse_kafka.testing.group import Group, Place
+from knowledgepulse_kafka.testing.network import Network, Reply
 
 GROUP: Place = ("__consumer_offsets", 0)
 """Where a transaction's offsets are written."""
@@ -61,9 +58,30 @@ class Transactions:
         on_rest: called whenever all markers of the transactions that have ended are written.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        random: Random,
+        network: Network,
+        group: Group,
+        brokers: int,
+        leader: Callable[[Place], int],
+        mark: Callable[[Place, str, bool], None],
+    ) -> None:
+        """Coordinate transactions for a number of brokers.
+
+        Args:
+            loop: the loop of the simulation.
+            random: draws how late markers are written.
+            network: says which brokers are down.
+            group: the coordinator of the group whose positions transactions commit.
+            brokers: the number of brokers, of which one is the coordinator.
+            leader: returns the broker that leads a partition.
+            mark: writes the marker that commits or aborts a transaction into a partition.
+        """
+        self._loop, self._random, self._network, self._group = loop, random, network, group
+        self._brokers, self._leader, self._write_marker = brokers, leader, mark
         self._coordinator = 0
-        self._cluster = cluster
         self.loading_until = 0.0
         self._known: dict[str, Transaction] = {}
         self.is_slow = False
@@ -72,14 +90,14 @@ class Transactions:
     @property
     def coordinator(self) -> int:
         """The broker that is the coordinator; if it is down, the next one takes over."""
-        if self._coordinator in self._cluster.network.down:
+        if self._coordinator in self._network.down:
             self.move(0.5)
         return self._coordinator
 
     def move(self, loading: float) -> None:
         """Move to the next broker, which loads the state."""
-        self._coordinator = (self._coordinator + 1) % self._cluster.count
-        self.loading_until = self._cluster.loop.time() + loading
+        self._coordinator = (self._coordinator + 1) % self._brokers
+        self.loading_until = self._loop.time() + loading
 
     def require(self, name: str, epoch: int, place: Place) -> Transaction:
         """Return the open transaction that writes to a partition.
@@ -97,7 +115,7 @@ class Transactions:
     def _problem(self, broker: int, name: str = "", epoch: int = 0) -> Exception | None:
         if broker != self.coordinator:
             return NotCoordinatorForGroupError()
-        if self._cluster.loop.time() < self.loading_until:
+        if self._loop.time() < self.loading_until:
             return GroupLoadInProgressError()
         return InvalidProducerEpoch() if name and self._known[name].epoch != epoch else None
 
@@ -134,7 +152,7 @@ class Transactions:
         if problem is None:
             if transaction.state != "open":
                 transaction.state = "open"
-                transaction.expiry = self._cluster.loop.call_later(
+                transaction.expiry = self._loop.call_later(
                     transaction.timeout, self._abort, transaction, context=Context()
                 )
             transaction.places.update(places)
@@ -150,7 +168,7 @@ class Transactions:
         reply: Reply,
     ) -> None:
         """Add a member's positions to its transaction; the group's coordinator rejects a former member."""
-        group = self._cluster.group
+        group = self._group
         problem = group.problem(broker)
         if problem is None and metadata.generation >= 0:
             problem = group.stranger(metadata.member, metadata.generation)
@@ -191,24 +209,19 @@ class Transactions:
             self._mark_later(transaction, place)
 
     def _mark_later(self, transaction: Transaction, place: Place) -> None:
-        delay = self._cluster.random.choice(
-            (0.001, 0.001, 0.01, 0.01, 0.1, 0.1, 2.0 if self.is_slow else 0.1)
-        )
-        self._cluster.loop.call_later(delay, self._mark, transaction, place, context=Context())
+        delay = self._random.choice((0.001, 0.001, 0.01, 0.01, 0.1, 0.1, 2.0 if self.is_slow else 0.1))
+        self._loop.call_later(delay, self._mark, transaction, place, context=Context())
 
     def _mark(self, transaction: Transaction, place: Place) -> None:
         """Write a marker, and try again while the broker is away."""
-        cluster = self._cluster
-        group = cluster.group
-        broker = group.coordinator if place == GROUP else cluster.leaders[place]
-        is_loading = cluster.loop.time() < self.loading_until or group.problem(group.coordinator) is not None
-        if {broker, self.coordinator} & cluster.network.down or is_loading:
-            cluster.loop.call_later(_PAUSE, self._mark, transaction, place, context=Context())
+        group = self._group
+        broker = group.coordinator if place == GROUP else self._leader(place)
+        is_loading = self._loop.time() < self.loading_until or group.problem(group.coordinator) is not None
+        if {broker, self.coordinator} & self._network.down or is_loading:
+            self._loop.call_later(_PAUSE, self._mark, transaction, place, context=Context())
             return
         if place != GROUP:
-            cluster.topics[place[0]].logs[place[1]].end_transaction(
-                transaction.id, commits=transaction.commits
-            )
+            self._write_marker(place, transaction.id, transaction.commits)
         else:
             if transaction.commits:
                 group.on_commit(transaction.offsets, transaction.id)
