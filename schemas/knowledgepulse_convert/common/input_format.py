@@ -44,6 +44,8 @@ class InputFormat:
         coding_agent: Whether its program is a coding agent, whose traces have the task domain ``code`` unless
             told otherwise.
         unrecorded: What its documents do not tell of a run, in the plural, such as ``exit codes``.
+        places: Where its program keeps them on Linux and macOS, unless told otherwise: patterns of paths as
+            of ``glob``, which begin with ``~``.
     """
 
     name: str
@@ -55,6 +57,7 @@ class InputFormat:
     streams: bool = False
     coding_agent: bool = False
     unrecorded: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
 
     @property
     def usual_domain(self) -> str:

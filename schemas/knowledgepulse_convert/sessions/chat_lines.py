@@ -24,4 +24,5 @@ FORMAT = Table(
     ),
     only_lines=True,
     unrecorded=("finish reasons",),
+    places=("~/.nanobot/workspace/sessions/*.jsonl",),
 )

@@ -319,4 +319,5 @@ FORMAT = InputFormat(
     "type uuid parentUuid sessionId message",
     *of_session(_recognises, _runs),
     coding_agent=True,
+    places=("~/.claude/projects/**/*.jsonl",),
 )

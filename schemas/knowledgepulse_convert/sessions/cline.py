@@ -136,4 +136,16 @@ class _Task:
                 yield "user", part
 
 
-FORMAT = InputFormat("cline", __doc__, "role content ts modelInfo", _recognises, _runs, coding_agent=True)
+FORMAT = InputFormat(
+    "cline",
+    __doc__,
+    "role content ts modelInfo",
+    _recognises,
+    _runs,
+    coding_agent=True,
+    places=(
+        "~/.cline/data/sessions/*/*.messages.json",
+        "~/.config/Code/User/globalStorage/*/tasks/*/api_conversation_history.json",
+        "~/Library/Application Support/Code/User/globalStorage/*/tasks/*/api_conversation_history.json",
+    ),
+)

@@ -341,5 +341,10 @@ def _is_text(part: Any) -> bool:
 
 
 FORMAT = InputFormat(
-    "codex", __doc__, "timestamp type payload", *of_lines(_recognises, _Session), coding_agent=True
+    "codex",
+    __doc__,
+    "timestamp type payload",
+    *of_lines(_recognises, _Session),
+    coding_agent=True,
+    places=("~/.codex/sessions/**/rollout-*.jsonl*",),
 )

@@ -208,4 +208,5 @@ FORMAT = InputFormat(
     *of_lines(any_of({"sessionId": str, "projectHash": ...}), _Session),
     coding_agent=True,
     unrecorded=("finish reasons",),
+    places=("~/.gemini/tmp/*/chats/session-*.json*",),
 )

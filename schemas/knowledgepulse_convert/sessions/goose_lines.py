@@ -26,4 +26,5 @@ FORMAT = Table(
     ),
     time=(at("created"), at("message", "created")),
     coding_agent=True,
+    places=("~/.local/share/goose/sessions/*.jsonl",),
 )

@@ -26,4 +26,5 @@ FORMAT = Table(
         Line("tool_result", "tool", Block("tool_result")),
     ),
     coding_agent=True,
+    places=("~/.grok/sessions/**/chat_history.jsonl",),
 )

@@ -62,4 +62,5 @@ FORMAT = Table(
     known=(at("id"), at("parentId"), at("type")),
     time=(at("timestamp"), at("message", "timestamp")),
     coding_agent=True,
+    places=("~/.pi/agent/sessions/*/*.jsonl", "~/.openclaw/agents/*/sessions/*.jsonl"),
 )

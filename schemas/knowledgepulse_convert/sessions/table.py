@@ -153,6 +153,7 @@ class Table:
         only_lines: A list of these lines is another format.
         coding_agent: Whether its program is a coding agent.
         unrecorded: What its documents do not tell of a run.
+        places: Where its program keeps them; see ``InputFormat``.
     """
 
     name: str
@@ -171,6 +172,7 @@ class Table:
     only_lines: bool = False
     coding_agent: bool = False
     unrecorded: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
 
     @cached_property
     def is_first(self) -> Callable[[Any], bool]:

@@ -262,6 +262,7 @@ def format_of(table: Table) -> InputFormat:
         table.members,
         coding_agent=table.coding_agent,
         unrecorded=table.unrecorded,
+        places=table.places,
     )
     if table.within is not None:
         messages = _Messages(table)
