@@ -197,6 +197,14 @@ class Policy(BaseModel):
             ]
         }
 
+    @property
+    def has_own_rule(self) -> bool:
+        """Whether a threshold or a share is set; without one, the SDK's threshold decides."""
+        own = {"threshold", "share"} & self.model_fields_set
+        return bool(own) or any(
+            table.threshold is not None or table.share is not None for table in self.domains.values()
+        )
+
     def profile(self, task_domain: str) -> Profile:
         """Return the profile with exactly this name, else ``default``."""
         return self.profiles.get(task_domain) or self.profiles[DEFAULT_DOMAIN]

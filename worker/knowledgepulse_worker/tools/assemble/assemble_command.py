@@ -18,7 +18,7 @@ from knowledgepulse_worker.tools.convert.convert_command import read_options
 @click.command()
 @config_option
 @conversion_options
-def assemble(config: Path | None, **options: Any) -> None:
+def assemble(config: Path | None, conversion: dict[str, Any]) -> None:
     """Assemble agent runs from OpenTelemetry spans in Kafka.
 
     Reads the topic to which the Collector's Kafka exporter writes, converts each complete run as `kp-worker
@@ -28,10 +28,10 @@ def assemble(config: Path | None, **options: Any) -> None:
     restart it.
     """
     settings = load_settings(config)
-    conversion = read_options(**options)
+    options = read_options(**conversion)
     with extra("worker"):
         from knowledgepulse_worker.tools.assemble.run_assembler import run_assembler  # noqa: PLC0415 - `--help` needs no extra
 
     configure(settings.log)
     with errors_logged():
-        run_assembler(settings, conversion)
+        run_assembler(settings, options)

@@ -141,10 +141,8 @@ async def _output(
 
 
 def _rules(options: dict[str, Any]) -> PullRules:
-    names = ("domain", "domain_map", "outcomes", "visibility", "privacy_level", "keep_prompt", "per_request")
-    conversion = read_options(**{name: options[name] for name in (*names, "objective")})
     return PullRules(
-        conversion,
+        read_options(**options["conversion"]),
         since_ms=milliseconds(options["since"]),
         until_ms=milliseconds(options["until"]),
         agent=options["agent"],

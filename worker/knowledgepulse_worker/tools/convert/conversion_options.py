@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from knowledgepulse_worker.message_text import did_you_mean
 from knowledgepulse_worker.tools.terminal.arguments import EXISTING, LazyChoice
@@ -33,7 +36,11 @@ class Format(LazyChoice):
 FORMAT = Format()
 _TRACE = "knowledgepulse_schemas.trace"
 
-conversion_options = with_options(
+_NAMES = (
+    *("domain", "domain_map", "outcomes", "success_from", "visibility", "privacy_level"),
+    *("keep_prompt", "per_request", "objective"),
+)
+_add = with_options(
     click.option(
         "--domain",
         metavar="[NAME=]DOMAIN",
@@ -76,3 +83,27 @@ conversion_options = with_options(
         help="Objective of runs that contain no user message, such as streams without a prompt.",
     ),
 )
+
+
+def conversion_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a conversion; the command receives them as ``conversion``, for `read_options`."""
+
+    @wraps(command)
+    def bundled(**values: Any) -> Any:
+        return command(conversion={name: values.pop(name) for name in _NAMES}, **values)
+
+    return _add(bundled)
+
+
+def refuse_conversion(options: Iterable[str], told: str) -> None:
+    """Refuse the options of a conversion if nothing is converted.
+
+    Args:
+        options: their names.
+        told: what happens to the traces without a conversion.
+    """
+    context = click.get_current_context()
+    given = [name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise click.UsageError(f"{names} needs --from: without it, {told}")

@@ -78,7 +78,7 @@ def _list_formats(ctx: click.Context, _param: click.Parameter, is_given: bool) -
     help="List the formats and what each accepts.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the totals on standard error as JSON.")
-def convert(files: tuple[str, ...], format_name: str, as_json: bool, **options: Any) -> None:
+def convert(files: tuple[str, ...], format_name: str, as_json: bool, conversion: dict[str, Any]) -> None:
     """Convert FILES from other formats to traces, one JSON object per line.
 
     A file contains one JSON document, or one per line; `--from otlp` also reads protobuf. `-` reads standard
@@ -88,8 +88,8 @@ def convert(files: tuple[str, ...], format_name: str, as_json: bool, **options: 
     """
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
-        for _, conversion in conversions(files, format_name, report, progress, read_options(**options)):
-            echo_pieces(conversion.pieces(), progress)
+        for _, trace in conversions(files, format_name, report, progress, read_options(**conversion)):
+            echo_pieces(trace.pieces(), progress)
     if as_json:
         click.echo(json.dumps(report.as_dict()), err=True)
     else:

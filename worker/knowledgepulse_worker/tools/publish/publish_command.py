@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.terminal.lazy_command import imported
 from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.tools.common.record_key import KeyBy
-from knowledgepulse_worker.tools.convert.conversion_options import FORMAT, conversion_options
+from knowledgepulse_worker.tools.convert.conversion_options import (
+    FORMAT,
+    conversion_options,
+    refuse_conversion,
+)
 from knowledgepulse_worker.tools.publish.hook import go_on_apart, session_of
 from knowledgepulse_worker.tools.publish.spool import NotSpooledError, Spool
 from knowledgepulse_worker.tools.terminal.arguments import files_argument, has_folder
@@ -58,7 +60,7 @@ def publish(
     spool: Path | None,
     hook: bool,
     dry_run: bool,
-    **options: Any,
+    conversion: dict[str, Any],
 ) -> None:
     """Publish FILES, one JSON trace per line, to the raw topic.
 
@@ -77,13 +79,13 @@ def publish(
     elif format_name is None and has_folder(files):
         format_name = "auto"
     elif format_name is None:
-        _refuse(options)
+        refuse_conversion(conversion, "the traces are published unchanged")
     if spool is not None and (skip or dry_run):
         raise click.UsageError("--spool goes with neither --skip nor --dry-run")
     folder = Spool(spool) if spool else None
     unkept = _keep(files, folder) if hook and folder else files
     made: type[Publication] = imported("knowledgepulse_worker.tools.publish.publication:Publication")
-    publication = made.of(config, key, format_name, options, is_hook=hook)
+    publication = made.of(config, key, format_name, conversion, is_hook=hook)
     if folder:
         publication.publish_spooled(unkept, folder)
     elif dry_run:
@@ -91,15 +93,6 @@ def publish(
     else:
         publication.publish(files, skip)
     sys.exit(publication.exit_status)
-
-
-def _refuse(options: Iterable[str]) -> None:
-    """Refuse the options of a conversion if nothing is converted."""
-    context = click.get_current_context()
-    given = [name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    if given:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise click.UsageError(f"{names} needs --from: without it, the traces are published unchanged")
 
 
 def _keep(sessions: tuple[str, ...], spool: Spool) -> tuple[str, ...]:

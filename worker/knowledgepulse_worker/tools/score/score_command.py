@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 from rich.progress import DownloadColumn, Progress
@@ -16,8 +16,12 @@ from knowledgepulse_convert import AUTO, Options
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.records.decode import decode_trace
-from knowledgepulse_worker.tools.convert.conversion_options import FORMAT
-from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, converted
+from knowledgepulse_worker.tools.convert.conversion_options import (
+    FORMAT,
+    conversion_options,
+    refuse_conversion,
+)
+from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, converted, read_options
 from knowledgepulse_worker.tools.score.scoring import Scoring, scoring_options
 from knowledgepulse_worker.tools.terminal.arguments import files_argument, has_folder
 from knowledgepulse_worker.tools.terminal.console import errors, progress_bars
@@ -35,9 +39,16 @@ Result = TypeVar("Result")
 @click.command()
 @files_argument
 @click.option("--from", "format_name", type=FORMAT, help="Convert the files from this format first.")
+@conversion_options
 @scoring_options
 @click.option("--dry-run", is_flag=True, help="Only validate the traces, without a model.")
-def score(files: tuple[str, ...], format_name: str | None, dry_run: bool, given: Scoring) -> None:
+def score(
+    files: tuple[str, ...],
+    format_name: str | None,
+    conversion: dict[str, Any],
+    dry_run: bool,
+    given: Scoring,
+) -> None:
     """Score FILES, one JSON trace per line, without a broker.
 
     On a terminal, prints a table of the best traces and a report: how many pass by the policy and how many
@@ -51,8 +62,10 @@ def score(files: tuple[str, ...], format_name: str | None, dry_run: bool, given:
     if format_name is None and has_folder(files):
         format_name = AUTO
     elif format_name is None:
+        refuse_conversion(conversion, "the traces are scored as they are")
         refuse_other_files(files)
-    traces = _Traces(files, format_name, given.settings.limits.trace_bytes)
+    options = read_options(**conversion)
+    traces = _Traces(files, format_name, given.settings.limits.trace_bytes, options)
     if dry_run:
         _validate(traces, given)
     elif given.prints_lines:
@@ -107,6 +120,7 @@ class _Traces:
         files: their names.
         format_name: the format to convert them from; None for traces.
         max_bytes: the largest trace.
+        options: how they are converted.
 
     Attributes:
         progress: the bar that shows how much has been read, while they are read.
@@ -114,8 +128,10 @@ class _Traces:
 
     progress: Progress
 
-    def __init__(self, files: Sequence[str], format_name: str | None, max_bytes: int) -> None:
-        self.files, self.format_name, self._max_bytes = files, format_name, max_bytes
+    def __init__(
+        self, files: Sequence[str], format_name: str | None, max_bytes: int, options: Options
+    ) -> None:
+        self.files, self.format_name, self._max_bytes, self._options = files, format_name, max_bytes, options
         self._conversion, self._rejections = ConversionReport(), Rejections()
         self._good = 0
 
@@ -159,4 +175,4 @@ class _Traces:
     def _documents(self) -> Iterable[Document]:
         if self.format_name is None:
             return lines_of(self.files, self.progress, self._max_bytes)
-        return converted(self.files, self.format_name, self._conversion, self.progress, Options())
+        return converted(self.files, self.format_name, self._conversion, self.progress, self._options)

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from io import StringIO
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from knowledgepulse_worker.errors import MissingExtraError
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.common.scored_records import excerpt
 from knowledgepulse_worker.tools.score import scoring
+from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 from knowledgepulse_worker.tools.score.score_command import score
+from knowledgepulse_worker.tools.score.score_report import report_of
 from support.memory import traced
 
 
@@ -34,14 +42,18 @@ def test_a_person_sees_the_best_first_and_what_a_policy_and_a_share_of_a_fifth_w
     fifth = [line for each in by_domain.values() for line in each[: round(len(each) / 5)]]
 
     table, report, why = said.split("\n\n", 2)
-    rows = [line.split() for line in table.splitlines()[1:21]]
+    rows = [line.split() for line in table.splitlines()[2:22]]
     assert [row[1] for row in rows] == [f"{line['quality_score']:.4f}" for line in ordered[:20]]
-    assert [row[3] == "yes" for row in rows] == [line in fifth for line in ordered[:20]]
+    assert [row[2] == "yes" for row in rows] == [line in fifth for line in ordered[:20]]
     assert table.endswith("and 134 more, which --json prints")
     passed = sum(line["decision"] == "contribute" for line in lines)
-    assert f"{passed} pass by the policy: threshold 0.75\n{len(fifth)} would pass by share = 0.2" in report
+    assert f"no share or threshold is set; {passed} would pass by the SDK's threshold 0.75\n" in report
+    assert f"\n{len(fifth)} would pass by share = 0.2" in report
     best = max(range(len(lines)), key=lambda at: lines[at]["quality_score"])
-    assert why.startswith(f"the best is {traces}:{best + 1}, for its\n")
+    assert why.startswith(f"the best is {traces.name}:{best + 1}, for its\n")
+    assert "fall" not in why  # nobody chose how high a score has to be
+    nearest = [line["id"] for line in lines].index(lines[best]["nearest"])
+    assert f"its nearest earlier one, {traces.name}:{nearest + 1}, has" in why
     assert f"novelty            {lines[best]['novelty']:.4f}" in why
     assert said.endswith(f"to choose what passes: kp-worker policy tune {traces}\n")
 
@@ -66,7 +78,7 @@ def test_a_person_sees_how_runs_ended_and_which_of_them_somebody_judged(tmp_path
     assert (
         "ended: 2 answered, 1 cut off, 1 not told; judged: 1 by somebody (✓), 1 by nobody, 2 not told" in said
     )
-    rows = {row.split(f"{file}:")[1][0]: row for row in said.split("\n\n")[0].splitlines()[1:]}
+    rows = {row.split(f"{file.name}:")[1][0]: row for row in said.split("\n\n")[0].splitlines()[2:]}
     assert [("✓" in rows[number]) for number in "1234"] == [False, False, True, False]
     assert "cut off" in rows["1"]
     assert "not told" in rows["4"]
@@ -77,6 +89,41 @@ def test_the_policy_decides_beside_the_fifth(traces, tmp_path):
     said = run(traces, "--table", "--config", tmp_path / "worker.toml").stdout
     assert " pass, and " in said
     assert "are withheld, by the policy: threshold 0.7\n" in said
+    assert "DECISION" in said
+    assert "fall" in said or "it passes by" in said
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_rank_score_ending_and_objective_are_read_at_any_width_of_a_terminal(width, real_traces, tmp_path):
+    """A session's path pushed all else out of the table."""
+    record = score_line(real_traces[0], make_scorer(Settings(), None), Settings(), embedder="none")
+    folder = f"{tmp_path}/.codex/sessions/2026/11"
+    records = [
+        replace(record, source=f"{folder}/{day}/rollout-2026-11-{day}T09-12-44-0193a-7d2{day}.jsonl")
+        for day in (27, 28)
+    ]
+    console = Console(width=width, file=StringIO())
+    folder_line, table, *_ = report_of(records, Policy(), "trace")
+    console.print(table)
+    head, *rows = console.file.getvalue().splitlines()
+
+    assert folder_line == f"traces in {folder}/"
+    assert max(map(len, (head, *rows))) <= width
+    assert all(name in head for name in ("RANK", "SCORE", "ENDING", "STEPS", "OBJ"))
+    assert ["27.jsonl" in rows[0], "28.jsonl" in rows[1]] == [True, True]
+    assert all(excerpt(record)[:7] in row for row in rows)
+
+
+def test_a_run_is_converted_as_the_options_say(tmp_path):
+    file = tmp_path / "chat.json"
+    file.write_text(json.dumps([{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So"}]))
+
+    converted = json.loads(run(file, "--from", "auto", "--domain", "code").stdout)
+    refused = run(file, "--domain", "code")
+
+    assert converted["domain"] == "code"
+    assert refused.exit_code == 2
+    assert "--domain needs --from: without it, the traces are scored as they are" in refused.stderr
 
 
 def test_a_score_with_its_trace_is_one_line_however_the_lines_of_the_file_end(tmp_path, real_traces):
