@@ -9,7 +9,7 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -73,21 +73,25 @@ class Delivery:
         self._thread: threading.Thread | None = None
 
     def put(self, make: Callable[[], list[bytes]], size: int) -> None:
-        """Let traces wait, which are made when it is their turn.
+        """Let traces wait, which are made when it is their turn; after the end, spool or lose them.
 
         Args:
             make: returns them as JSON, in the thread of the delivery.
             size: the bytes of memory that they take while they wait.
         """
+        item, dropped = _Item(make, size), 0
         with self._changed:
-            self._waiting.append(_Item(make, size))
-            self._size += size
-            dropped = 0
+            is_late = self._is_closed
+            if not is_late:
+                self._waiting.append(item)
+                self._size += size
             while self._size > MAX_BYTES and len(self._waiting) > 1:
                 self._size -= self._waiting.popleft().size
                 dropped += 1
         if dropped:
             self.lose(dropped, "too many traces wait for the brokers")
+        if is_late:
+            self._keep_or_lose([item], "put after the end of the delivery")
         self._call(self._more.set)
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> None:
@@ -114,9 +118,13 @@ class Delivery:
             rest, self._waiting = self._waiting, deque()
         if self._thread is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._delivering.cancel)
-        lines = [line for item in rest for line in item.traces()]
+        self._keep_or_lose(rest, "the brokers had not confirmed them at the end")
+
+    def _keep_or_lose(self, items: Iterable[_Item], reason: str) -> None:
+        """Spool traces that no thread will publish, or else count them as lost."""
+        lines = [line for item in items for line in item.traces()]
         if lines and not self._spooled(lines):
-            self.lose(len(lines), f"the brokers had not confirmed {counted(len(lines), 'trace')} at the end")
+            self.lose(len(lines), f"{counted(len(lines), 'trace')}: {reason}")
 
     def _spooled(self, lines: list[bytes]) -> bool:
         if self._spool is None:
