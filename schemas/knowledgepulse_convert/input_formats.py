@@ -17,7 +17,8 @@ _PROGRAMS = """
     spans.agent_lightning
     sessions.claude_code sessions.claude_stream sessions.cline sessions.codex sessions.codex_exec
     sessions.copilot_cli sessions.cursor_stream sessions.gemini_cli sessions.gemini_stream
-    sessions.opencode sessions.opencode_run sessions.pi sessions.cursor sessions.droid
+    sessions.opencode sessions.opencode_run sessions.openclaw sessions.hermes sessions.pi
+    sessions.cursor sessions.droid
     sessions.goose_lines sessions.droid_stream sessions.kimi sessions.claude_managed sessions.qwen_code
     sessions.grok sessions.antigravity sessions.gptme sessions.continue_cli sessions.vibe
     sessions.autogen sessions.pydantic_ai sessions.agent_framework

@@ -125,11 +125,6 @@ UNREAD = (
         why="hold what is expected",
     ),
     Unread(
-        "OpenClaw's trajectories",
-        ({"traceSchema": "openclaw-trajectory"},),
-        "convert the session in `agents/*/sessions`",
-    ),
-    Unread(
         "ChatGPT's conversations",
         ({"mapping": dict, "title": ...},),
         "convert the `message` of each node of `mapping`, as a list",

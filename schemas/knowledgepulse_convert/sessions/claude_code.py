@@ -45,6 +45,8 @@ _NOTICE = re.compile(
 """How texts begin that Claude Code itself puts among the user's."""
 _ORDER = re.compile(r"\s*<command-name>.*<command-args>\s*[^\s<]", re.DOTALL)
 """A built-in command with arguments, such as /goal: a request, if the session has no other."""
+_HERMES = "hermes-agent"
+"""The version that Hermes Agent writes, whose traces in this form tell neither."""
 _SYNTHETIC = "<synthetic>"
 """The model of texts that Claude Code itself adds to the agent's, such as "No response requested."."""
 _BOOKKEEPING = words(
@@ -130,6 +132,8 @@ class Session:
             self._seen.update([hash(line.uuid)] if line.uuid is not None else [])
             transcript = self._transcript_of(line)
             losses = transcript.losses
+            if value.get("version") == _HERMES:
+                transcript.run.unrecorded = ("failed calls", "finish reasons")
             if line.message is not None and line.type in ("user", "assistant"):
                 self._add_message(line, line.message, transcript)
             else:

@@ -206,4 +206,11 @@ def _call(tool: str, call_id: str | None, state: dict[str, Any], path: str, loss
         yield "tool", hub.ToolCallResponse(text, call_id, tool, failed=is_failed(state))
 
 
-FORMAT = InputFormat("opencode", __doc__, "info messages", *of_session(_recognises, _runs), coding_agent=True)
+FORMAT = InputFormat(
+    "opencode",
+    __doc__,
+    "info messages",
+    *of_session(_recognises, _runs),
+    coding_agent=True,
+    places=("~/.local/share/opencode/opencode.db",),
+)

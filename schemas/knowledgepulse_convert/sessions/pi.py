@@ -7,9 +7,35 @@ Source: https://github.com/badlogic/pi-mono, ``packages/coding-agent/docs``.
 Compared with: public files of November 2025 to July 2026.
 """
 
+from dataclasses import replace
+from typing import Any
+
+from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import at
 from knowledgepulse_convert.common.words import words
+from knowledgepulse_convert.messages.blocks import Parts, is_failed, parts_of
 from knowledgepulse_convert.sessions.table import Block, Line, Table
+
+
+def read(block: Any, path: str, losses: Losses, kind: str = "") -> Parts:
+    """Read parts of a message as :func:`parts_of` does, with what OpenClaw alone says of tools.
+
+    A command that ended with another status than 0 is no error to it. A tool that it has only in its search
+    is called through another one, which the trace leaves out.
+    """
+    if isinstance(block, dict) and isinstance(details := block.get("details"), dict) and is_failed(details):
+        block = block | {"isError": True}
+    for role, part in parts_of(block, path, losses, kind):
+        match part:
+            case hub.ToolCall(name="tool_call", arguments={"id": str(name), "args": dict(arguments), **rest}):
+                losses.add(f"{path}.tool_call", rest)
+                yield role, replace(part, name=name, arguments=arguments)
+            case hub.ToolCallResponse(name="tool_call"):
+                yield role, replace(part, name=None)
+            case _:
+                yield role, part
+
 
 _MESSAGE = {"type": {"message", "message_end"}}
 _NOTICES = words("bashExecution branchSummary compactionSummary custom hookMessage system")
@@ -35,11 +61,17 @@ FORMAT = Table(
             _MESSAGE | {at("message", "role"): "assistant"},
             "assistant",
             at("message", "content"),
+            read=read,
             model=at("message", "model"),
             error=at("message", "errorMessage"),
             stop=(at("message", "stopReason"),),
         ),
-        Line(_MESSAGE | {at("message", "role"): "toolResult"}, "tool", Block("toolResult", at("message"))),
+        Line(
+            _MESSAGE | {at("message", "role"): "toolResult"},
+            "tool",
+            Block("toolResult", at("message")),
+            read=read,
+        ),
         Line(_MESSAGE | {at("message", "role"): "user"}, "user", at("message", "content")),
         Line(
             _MESSAGE | {at("message", "role"): _NOTICES},

@@ -20,3 +20,4 @@ printf %s "$PRODUCER_OBJECTIVE" | opencode run --format json > "$PRODUCER_OUTPUT
 if [ "$PRODUCER_RESUMED" ]; then printf %s "$PRODUCER_RESUMED" | opencode run --continue; fi
 session=$(opencode session list --format json | node -p 'JSON.parse(fs.readFileSync(0))[0].id')
 opencode export "$session" > "$PRODUCER_OUTPUT/session.json"
+cp ~/.local/share/opencode/opencode.db* "$PRODUCER_OUTPUT"

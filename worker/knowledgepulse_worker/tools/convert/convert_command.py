@@ -31,6 +31,7 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.policy import DEFAULT_DOMAIN
 from knowledgepulse_worker.tools.convert.conversion_options import FORMAT, conversion_options
+from knowledgepulse_worker.tools.convert.databases import convert_database, is_database
 from knowledgepulse_worker.tools.convert.file_conversion import (
     LocatedConversion,
     convert_lines,
@@ -250,7 +251,10 @@ def conversions(
         before = report.traces + report.failed
         wanted = paths if folder is None else report.without_binary(paths)
         for name, lines in _opened(wanted, progress):
-            outcomes = convert_lines(name, joined(name, lines), format_name, _dated(options, name))
+            if is_database(Path(name)):
+                outcomes = convert_database(name, format_name, options)
+            else:
+                outcomes = convert_lines(name, joined(name, lines), format_name, _dated(options, name))
             yield from _reported(outcomes if folder is None else report.known(name, outcomes), report)
         if folder is not None and report.traces + report.failed == before:
             report.failed += 1

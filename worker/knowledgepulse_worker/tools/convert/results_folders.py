@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from knowledgepulse_convert.benchmarks.atif import HARBOR_RESULT
+from knowledgepulse_worker.tools.convert.databases import MAGIC
 from knowledgepulse_worker.tools.convert.unpacking import PACKED
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 
@@ -56,10 +57,10 @@ def _of_trial(folder: Path) -> list[Path]:
 
 
 def is_binary(path: Path) -> bool:
-    """Return whether a file holds neither a text nor anything packed that may be one."""
+    """Return whether a file holds no text, nothing packed that may be one, and no database."""
     with file_errors(path, "read"), path.open("rb") as file:
         head = file.read(_HEAD)
-    return b"\0" in head and not head.startswith(PACKED)
+    return b"\0" in head and not head.startswith((*PACKED, MAGIC))
 
 
 def joined(name: str, lines: Iterable[bytes]) -> Iterable[bytes]:

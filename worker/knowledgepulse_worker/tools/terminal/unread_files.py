@@ -14,10 +14,7 @@ _UTF_16 = "text in UTF-16; `iconv -f UTF-16 -t UTF-8` makes UTF-8 of it, which i
 ARCHIVE = f"a zip archive without an Inspect log{_UNPACK}"
 
 _BEGINNINGS = {
-    b"SQLite format 3": (
-        "a database of SQLite, which is not read; let its program export the sessions, as `opencode export` "
-        "does"
-    ),
+    b"SQLite format 3": ("a database of SQLite, which is read from a file only"),
     b"PAR1": f"a Parquet file{_TO_JSON}",
     b"ARROW1": f"an Arrow file{_TO_JSON}",
     b"\x04\x22\x4d\x18": "compressed by lz4, which is not read; unpack it, or compress it by gzip or zstd",
