@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from knowledgepulse_convert.common.reading import parse_json
+
 _NAMES = ("exit_code", "exitCode", "exit")
 _AROUND = ("metadata", "shellExecution")
 """Members of a result that may hold it."""
@@ -19,6 +21,9 @@ _AFTER = re.compile(
     r"|<shellId: \w+ completed with exit code (-?\d+)>)"  # Copilot CLI
     r"\s*(?:</untrusted_context>\s*)?\Z"
 )
+_WRAPPED = '{"output":'
+_MEMBERS = {"output", "exit_code", "error"}
+"""How a result of Hermes' begins, and what it has."""
 _MARK = "ode"
 """What each of them has, which is found sooner."""
 _LINES = 1000
@@ -36,7 +41,9 @@ def exit_code_of(result: dict[str, Any]) -> int:
 
 
 def written_exit_code(text: str) -> int:
-    """Return the exit code in the lines that a program writes around a command's output; 0 without any."""
+    """Return the exit code that a program writes around a command's output; 0 without any."""
+    if text.startswith(_WRAPPED) and isinstance(result := parse_json(text), dict):
+        return exit_code_of(result) if result.keys() >= _MEMBERS else 0
     end = text[-_LINES:]
     found = _BEFORE.match(text) or (_AFTER.search(end) if _MARK in end else None)
     return int(next(filter(None, found.groups()))) if found else 0

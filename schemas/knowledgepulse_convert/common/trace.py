@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from knowledgepulse_convert.common import boilerplate, hub
+from knowledgepulse_convert.common.elements import elements
 from knowledgepulse_convert.common.endings import End, answer_in
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.exit_codes import written_exit_code
@@ -46,6 +47,7 @@ _LEVELS = 198
 """The most levels of objects and lists in a step: the worker accepts 200 in a trace; pydantic writes 255."""
 _MIN_WORDS = 3
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_THOUGHT = re.compile(r"\s*<(think)>")
 _WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_]+")
 
 
@@ -369,8 +371,17 @@ def _joined(message: hub.Message) -> Iterator[tuple[hub.Role, hub.Part]]:
         text = "\n".join(texts)
         if message.role == "assistant" and boilerplate.is_given_up(text):
             yield message.role, hub.Error(text, interruption=True)
+        elif message.role == "assistant" and _THOUGHT.match(text):
+            yield from ((message.role, part) for part in _thought_first(text))
         elif texts:
             yield message.role, hub.Text(text)
+
+
+def _thought_first(text: str) -> Iterator[hub.Part]:
+    """Yield the thought that some models write before their answer, and the answer."""
+    thought = next(elements(text, _THOUGHT))
+    yield hub.Reasoning(thought.content.strip())
+    yield hub.Text(text[thought.end :].lstrip())
 
 
 def _is_short(text: str | None) -> bool:

@@ -70,7 +70,7 @@ class _Item(InputModel):
 
     type: str | None = None
     role: str | None = None
-    id: str | None = None
+    id: Id = None
     status: str | None = None
     content: str | list[str | Block] | None = None
     name: str | None = None

@@ -18,6 +18,7 @@ FORMAT = Table(
     first=tuple(_CHAT | layout for layout in ({"content": str}, {"content": list}, {"tool_calls": list})),
     lines=(
         Line({"role": {"meta", "_checkpoint", "_usage"}}, id=at("session_id"), is_beside=True),
+        Line({"_type": "metadata"}, is_beside=True),  # nanobot
         Line({"role": "session_meta"}, id=at("session_id"), model=at("model"), tools=at("tools")),  # Hermes
         Line({"role": "_system_prompt"}, "system", at("content")),
         Line(_CHAT, at("role"), VendorMessage(), stop=(at("finish_reason"),)),

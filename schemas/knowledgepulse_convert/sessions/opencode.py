@@ -200,10 +200,15 @@ def _call(tool: str, call_id: str | None, state: dict[str, Any], path: str, loss
         case {"start": int() | float() as start, "end": int() | float() as end, **rest}:
             latency = end - start
             count_others(rest, set(), f"{path}.time", losses)
-    yield "assistant", hub.ToolCall(tool, state.get("input"), call_id, latency_ms=latency)
+    arguments, failed = state.get("input"), is_failed(state)
+    match tool, arguments:
+        case "invalid", {"tool": str(called), **rest}:  # the program's own answer to a call that cannot be
+            losses.add(f"{path}.input.error", rest.pop("error", None))
+            tool, arguments, failed = called, rest, True
+    yield "assistant", hub.ToolCall(tool, arguments, call_id, latency_ms=latency)
     if state.get("status") in ("completed", "error"):
         text = as_text(state.get("error" if state["status"] == "error" else "output"))
-        yield "tool", hub.ToolCallResponse(text, call_id, tool, failed=is_failed(state))
+        yield "tool", hub.ToolCallResponse(text, call_id, tool, failed=failed)
 
 
 FORMAT = InputFormat(

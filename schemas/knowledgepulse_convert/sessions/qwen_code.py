@@ -24,6 +24,7 @@ FORMAT = Table(
             id=at("sessionId"),
             cwd=at("cwd"),
             model=at("model"),
+            flags=(at("toolCallResult"), at("toolCallResult", "resultDisplay")),
         ),
         Line("system", is_beside=True),
     ),

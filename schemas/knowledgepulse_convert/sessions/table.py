@@ -71,6 +71,7 @@ class Line:
         tools: Where the definitions of tools are.
         error: Where the message of a failure is.
         stop: Where the reasons are why an answer or the run ended.
+        flags: Where members are that tell whether its results are failures, besides the results themselves.
         may_repeat: It may repeat the last message, a call with its id, or the agent's last or whole text.
         may_restate_call: It may tell a call again that is not answered yet, whose arguments it then has.
         is_piece: Its text is a piece of an answer or of a thought.
@@ -91,6 +92,7 @@ class Line:
     tools: Path | None = None
     error: Path | None = None
     stop: tuple[Path, ...] = ()
+    flags: tuple[Path, ...] = ()
     may_repeat: bool = False
     may_restate_call: bool = False
     is_piece: bool = False

@@ -18,7 +18,7 @@ from knowledgepulse_convert.common.reading import as_text, count_others, each, t
 from knowledgepulse_convert.common.session_log import ANOTHER_FORM, Reader, lines_of
 from knowledgepulse_convert.common.statuses import told_by
 from knowledgepulse_convert.messages.any_vendor import messages_of
-from knowledgepulse_convert.messages.blocks import Parts
+from knowledgepulse_convert.messages.blocks import Parts, is_failed
 from knowledgepulse_convert.messages.definitions import definitions_of
 from knowledgepulse_convert.sessions.table import ROLES, Block, Line, Table, Texts, VendorMessage
 
@@ -129,8 +129,10 @@ class TableReader(Reader):
         if name not in ROLES:
             self.losses.add_unknown(f"{kind}.{told} {name}", "-", {"content": value})
         parts = [(own or role, part) for own, part in self._parts(line, value, role, kind)]
+        flags = [flags for path in line.flags if isinstance(flags := path.of(value), dict)]
+        failed = any(map(is_failed, flags))
         parts = [
-            (own, self._own(own, part))
+            (own, _failed(self._own(own, part)) if failed else self._own(own, part))
             for own, part in parts
             if not (line.may_restate_call and self._is_restated(part))
             and not (line.may_repeat and self._is_repeated_call(part))
@@ -232,6 +234,10 @@ def _problem(line: Line, value: dict[str, Any]) -> Iterator[hub.Error]:
     endings = [told_by(path.of(value)) for path in line.stop or (_STATUS,)]
     if message is not None or any(endings):
         yield hub.Error(as_text(message), interruption="cut_off" in endings)
+
+
+def _failed(part: hub.Part) -> hub.Part:
+    return replace(part, failed=True) if isinstance(part, hub.ToolCallResponse) else part
 
 
 def _squeezed(text: str) -> str:
