@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
 from functools import wraps
 from typing import Any
 
@@ -10,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from knowledgepulse_worker.message_text import did_you_mean
-from knowledgepulse_worker.tools.terminal.arguments import EXISTING, LazyChoice
+from knowledgepulse_worker.tools.terminal.arguments import EXISTING, LazyChoice, Moment
 from knowledgepulse_worker.tools.terminal.options import with_options
 
 
@@ -34,6 +36,47 @@ class Format(LazyChoice):
 
 
 FORMAT = Format()
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The sessions of a database that are wanted; all of them by default.
+
+    Attributes:
+        ids: Their ids, as the program's own.
+        since: The earliest time when they were last active.
+        newest: How many of them, the newest.
+    """
+
+    ids: tuple[str, ...] = ()
+    since: datetime | None = None
+    newest: int | None = None
+
+
+EVERYTHING = Selection()
+_SELECTING = ("session", "since", "newest")
+_add_selection = with_options(
+    click.option(
+        "--session", metavar="ID", multiple=True, help="Session of an agent's database. Repeatable."
+    ),
+    click.option("--since", type=Moment(), help="Sessions of a database that were active since then."),
+    click.option(
+        "--newest", type=click.IntRange(1), metavar="N", help="The newest N sessions of a database."
+    ),
+)
+
+
+def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that choose sessions; the command receives them as ``wanted``."""
+
+    @wraps(command)
+    def bundled(**values: Any) -> Any:
+        ids, since, newest = (values.pop(name) for name in _SELECTING)
+        return command(wanted=Selection(ids, since, newest), **values)
+
+    return _add_selection(bundled)
+
+
 _TRACE = "knowledgepulse_schemas.trace"
 
 _NAMES = (

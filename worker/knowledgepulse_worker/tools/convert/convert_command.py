@@ -30,8 +30,14 @@ from knowledgepulse_schemas.trace import rewards_of
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.policy import DEFAULT_DOMAIN
-from knowledgepulse_worker.tools.convert.conversion_options import FORMAT, conversion_options
-from knowledgepulse_worker.tools.convert.databases import convert_database, is_database
+from knowledgepulse_worker.tools.convert.conversion_options import (
+    EVERYTHING,
+    FORMAT,
+    Selection,
+    conversion_options,
+    selection_options,
+)
+from knowledgepulse_worker.tools.convert.databases import convert_database
 from knowledgepulse_worker.tools.convert.file_conversion import (
     LocatedConversion,
     convert_lines,
@@ -39,7 +45,7 @@ from knowledgepulse_worker.tools.convert.file_conversion import (
     read_outcomes,
 )
 from knowledgepulse_worker.tools.convert.results_folders import files_in, is_binary, joined
-from knowledgepulse_worker.tools.terminal.arguments import files_argument
+from knowledgepulse_worker.tools.terminal.arguments import files_argument, is_database
 from knowledgepulse_worker.tools.terminal.console import errors, progress_bars, tell
 from knowledgepulse_worker.tools.terminal.files import Document, echo_pieces, opened
 
@@ -70,6 +76,7 @@ def _list_formats(ctx: click.Context, _param: click.Parameter, is_given: bool) -
     help="Format of the files.",
 )
 @conversion_options
+@selection_options
 @click.option(
     "--formats",
     is_flag=True,
@@ -79,7 +86,9 @@ def _list_formats(ctx: click.Context, _param: click.Parameter, is_given: bool) -
     help="List the formats and what each accepts.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the totals on standard error as JSON.")
-def convert(files: tuple[str, ...], format_name: str, as_json: bool, conversion: dict[str, Any]) -> None:
+def convert(
+    files: tuple[str, ...], format_name: str, as_json: bool, conversion: dict[str, Any], wanted: Selection
+) -> None:
     """Convert FILES from other formats to traces, one JSON object per line.
 
     A file contains one JSON document, or one per line; `--from otlp` also reads protobuf. `-` reads standard
@@ -89,7 +98,7 @@ def convert(files: tuple[str, ...], format_name: str, as_json: bool, conversion:
     """
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
-        for _, trace in conversions(files, format_name, report, progress, read_options(**conversion)):
+        for _, trace in conversions(files, format_name, report, progress, read_options(**conversion), wanted):
             echo_pieces(trace.pieces(), progress)
     if as_json:
         click.echo(json.dumps(report.as_dict()), err=True)
@@ -244,15 +253,24 @@ def converted(
 
 
 def conversions(
-    files: Iterable[str], format_name: str, report: ConversionReport, progress: Progress, options: Options
+    files: Iterable[str],
+    format_name: str,
+    report: ConversionReport,
+    progress: Progress,
+    options: Options,
+    wanted: Selection = EVERYTHING,
 ) -> Iterator[tuple[str, Conversion]]:
     """Yield the conversions of files with their locations, and report failures."""
     for folder, paths in _in_folders(files):
         before = report.traces + report.failed
-        wanted = paths if folder is None else report.without_binary(paths)
-        for name, lines in _opened(wanted, progress):
-            if is_database(Path(name)):
-                outcomes = convert_database(name, format_name, options)
+        readable = paths if folder is None else report.without_binary(paths)
+        for name, lines in _opened(readable, progress):
+            if is_database(name):
+                outcomes = convert_database(name, format_name, options, wanted)
+            elif wanted != EVERYTHING:
+                raise InputError(
+                    f"{name}: no database of an agent, in which --session, --since and --newest choose"
+                )
             else:
                 outcomes = convert_lines(name, joined(name, lines), format_name, _dated(options, name))
             yield from _reported(outcomes if folder is None else report.known(name, outcomes), report)

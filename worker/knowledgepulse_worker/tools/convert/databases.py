@@ -22,17 +22,18 @@ from urllib.parse import quote
 import cramjam
 
 from knowledgepulse_convert import AUTO, ConversionError, Options, UnreadError, convert
+from knowledgepulse_worker.tools.convert.conversion_options import EVERYTHING, Selection
 from knowledgepulse_worker.tools.convert.file_conversion import LocatedConversion
 from knowledgepulse_worker.tools.convert.unpacking import MAX_DOCUMENT
-from knowledgepulse_worker.tools.terminal.lines import file_errors
 
-MAGIC = b"SQLite format 3\0"
 COPIES = 5
 """How often a database is copied that changes meanwhile."""
 _LOGS = ("-wal", "-journal")
-_SALT = slice(16, 24)
-"""Where the head of a write-ahead log has the numbers that change whenever it begins again."""
+_HEAD = 28
+"""Bytes in which a database has the number of its changes, and a log what differs when it begins again."""
 
+_MILLISECONDS = 1e11
+"""Numbers above are times in milliseconds."""
 _LONGEST = 4 * 2**20
 """Bytes of an entry that OpenClaw compresses."""
 
@@ -48,7 +49,7 @@ class Database:
         release: The release whose schema is known.
         format: The input format of its exports.
         tables: The tables that are read, with their columns; no others are, which may hold secrets.
-        sessions: The query for the sessions, the oldest first.
+        sessions: The query for the sessions, the oldest first, with their ids and times (``last_active``).
         export: Returns a session's export, from its row.
     """
 
@@ -108,12 +109,12 @@ def _entry(row: sqlite3.Row) -> dict[str, Any]:
     """Return an entry, of which a long one is compressed."""
     if row["event_json"] is not None:
         return _json(row["event_json"])
-    text = bytearray(min(row["event_utf8_bytes"], _LONGEST))
+    text = bytearray(_unpacked_size(row))
     try:
-        cramjam.zstd.decompress_into(row["event_zstd"], text)
-    except cramjam.DecompressionError as error:
+        length = cramjam.zstd.decompress_into(row["event_zstd"], text)
+    except (cramjam.DecompressionError, TypeError) as error:  # or it is no bytes
         return {"type": "unreadable", "content": str(error)}
-    return _json(bytes(text))
+    return _json(bytes(text[:length]))
 
 
 def _json(text: str | bytes) -> dict[str, Any]:
@@ -131,11 +132,11 @@ DATABASES = (
         "1.18",
         "opencode",
         {
-            "session": "id parent_id directory time_created",
+            "session": "id parent_id directory time_updated",
             "message": "id session_id time_created data",
             "part": "id message_id session_id data",
         },
-        "SELECT id, parent_id, directory FROM session ORDER BY time_created, id",
+        "SELECT id, parent_id, directory, time_updated AS last_active FROM session ORDER BY time_updated, id",
         _of_opencode,
     ),
     Database(
@@ -147,7 +148,8 @@ DATABASES = (
             "messages": "id session_id role content tool_call_id tool_calls tool_name timestamp finish_reason"
             " reasoning reasoning_content active",
         },
-        "SELECT id, source, parent_session_id, started_at, cwd, model, system_prompt FROM sessions"
+        "SELECT id, source, parent_session_id, started_at, started_at AS last_active, cwd, model,"
+        " system_prompt FROM sessions"
         " ORDER BY started_at, id",
         _of_hermes,
     ),
@@ -156,39 +158,82 @@ DATABASES = (
         "2026.9",
         "openclaw",
         {
-            "session_windows": "session_id created_at",
+            "session_windows": "session_id updated_at",
             "transcript_events": "session_id seq event_json event_zstd event_utf8_bytes",
         },
-        "SELECT session_id FROM session_windows ORDER BY created_at, session_id",
+        "SELECT session_id, updated_at AS last_active FROM session_windows ORDER BY updated_at, session_id",
         _of_openclaw,
     ),
 )
 
 
-def is_database(path: Path) -> bool:
-    """Return whether a file is a database of SQLite."""
-    if not path.is_file():
-        return False
-    with file_errors(path, "read"), path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
-
-
-def convert_database(name: str, format_name: str, options: Options) -> Iterator[LocatedConversion]:
+def convert_database(
+    name: str, format_name: str, options: Options, wanted: Selection = EVERYTHING
+) -> Iterator[LocatedConversion]:
     """Convert the sessions of an agent's database; yield an error in place of what cannot be read."""
+    path = Path(name)
     try:
-        with _opened(Path(name)) as connection:
+        with _opened(path) as (connection, is_copy):
+            state = _state(path)
             database = _known(connection, format_name)
-            for session in connection.execute(database.sessions).fetchall():
-                place, document = f"{name}:{session[0]}", database.export(session, _query(connection))
-                yield from ((place, outcome) for outcome in convert(document, database.format, options))
+            for session in _chosen(connection.execute(database.sessions).fetchall(), wanted):
+                place, document = f"{name}:{session[0]}", _exported(database, session, connection)
+                if not is_copy and _state(path) != state:
+                    raise ConversionError("in use: it changed while it was read; try again")  # noqa: TRY301
+                if isinstance(document, ConversionError):
+                    yield place, document
+                else:
+                    yield from ((place, outcome) for outcome in convert(document, database.format, options))
     except ConversionError as error:
         yield name, error
     except sqlite3.Error as error:
         yield name, ConversionError(f"a damaged database of SQLite: {error}")
 
 
-def _query(connection: sqlite3.Connection) -> Query:
-    return lambda statement, *values: connection.execute(statement, values).fetchall()
+def _chosen(sessions: list[sqlite3.Row], wanted: Selection) -> list[sqlite3.Row]:
+    """Return the sessions that are wanted, the oldest first; raise a ConversionError if one is missing."""
+    if missing := sorted(set(wanted.ids) - {str(session[0]) for session in sessions}):
+        raise ConversionError(f"holds no session {', '.join(missing)}")
+    since = None if wanted.since is None else wanted.since.timestamp()
+    chosen = [
+        session
+        for session in sessions
+        if (not wanted.ids or str(session[0]) in wanted.ids)
+        and (since is None or _seconds(session["last_active"]) >= since)
+    ]
+    return chosen if wanted.newest is None else chosen[-wanted.newest :]
+
+
+def _seconds(time: Any) -> float:
+    """Return a time in seconds since 1970, which some programs have in milliseconds; 0 if it is none."""
+    if not isinstance(time, int | float):
+        return 0.0
+    return time / 1000 if time > _MILLISECONDS else time
+
+
+def _exported(database: Database, session: sqlite3.Row, connection: sqlite3.Connection) -> Any:
+    """Return a session's export, or an error if it is too large to be in memory."""
+    size = 0
+
+    def query(statement: str, *values: Any) -> list[sqlite3.Row]:
+        nonlocal size
+        rows = []
+        for row in connection.execute(statement, values):
+            size += sum(len(value) for value in row if isinstance(value, str | bytes)) + _unpacked_size(row)
+            if size > MAX_DOCUMENT:
+                raise ConversionError(f"is a session of more than {MAX_DOCUMENT // 2**20} MiB")
+            rows.append(row)
+        return rows
+
+    try:
+        return database.export(session, query)
+    except ConversionError as error:
+        return error
+
+
+def _unpacked_size(row: sqlite3.Row) -> int:
+    size = row["event_utf8_bytes"] if "event_utf8_bytes" in row.keys() else 0  # noqa: SIM118 - no mapping
+    return min(size, _LONGEST) if isinstance(size, int) else 0
 
 
 def _known(connection: sqlite3.Connection, format_name: str) -> Database:
@@ -214,10 +259,11 @@ def _known(connection: sqlite3.Connection, format_name: str) -> Database:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a database without changing anything beside it."""
+def _opened(path: Path) -> Iterator[tuple[sqlite3.Connection, bool]]:
+    """Open a database, or a copy of one with a log, without changing anything beside it."""
     with TemporaryDirectory(prefix="kp-database-") as folder:
-        if any(_size(log) for log in _logs(path)):
+        has_log = any(_size(log) for log in _logs(path))
+        if has_log:
             path, how = _copied(path, Path(folder)), "mode=rw"
         else:
             how = "mode=ro&immutable=1"
@@ -225,7 +271,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_DOCUMENT)
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.row_factory = sqlite3.Row
-            yield connection
+            yield connection, has_log
 
 
 def _logs(path: Path) -> list[Path]:
@@ -240,7 +286,11 @@ def _size(path: Path) -> int:
 
 
 def _copied(path: Path, folder: Path) -> Path:
-    """Copy a database and its log, both as they were at one moment."""
+    """Copy a database and its log, both as they were at one moment.
+
+    A write-ahead log may grow meanwhile: until it begins again, with other numbers, it has all that is
+    written to the database, and what is cut off at its end does not count.
+    """
     copy = folder / "database"
     for _ in range(COPIES):
         before = _state(path)
@@ -249,23 +299,34 @@ def _copied(path: Path, folder: Path) -> Path:
             own.unlink(missing_ok=True)
             if file.exists():
                 copyfile(file, own)
-        if _state(path) == before:
+        if _is_whole(before, _state(path)):
             return copy
     raise ConversionError(
         f"in use: it changed during each of {COPIES} copies; try again, or copy it while its agent rests"
     )
 
 
+def _is_whole(before: list[Any], after: list[Any]) -> bool:
+    """Return whether a copy is whole that was made between two states of a database and its logs."""
+    if before == after:
+        return True
+    (_, *logs_before), (_, *logs_after) = before, after
+    if not (logs_before[0] and logs_after[0]) or logs_before[1] != logs_after[1]:
+        return False
+    (size, *_, head), (later_size, *_, later_head) = logs_before[0], logs_after[0]
+    return bool(size) and later_size >= size and later_head == head
+
+
 def _state(path: Path) -> list[Any]:
-    """Return what changes whenever a database does: sizes, times, and the log's salt."""
+    """Return what changes whenever a database or its logs do: sizes, times, its counter, the log's salt."""
     state: list[Any] = []
     for file in (path, *_logs(path)):
         try:
             found = file.stat()
             with file.open("rb") as opened:
-                head = opened.read(_SALT.stop)
+                head = opened.read(_HEAD)
         except FileNotFoundError:
             state.append(None)
         else:
-            state.append((found.st_size, found.st_mtime_ns, found.st_ino, head if file != path else b""))
+            state.append((found.st_size, found.st_mtime_ns, found.st_ino, head))
     return state

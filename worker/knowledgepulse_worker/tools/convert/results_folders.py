@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from knowledgepulse_convert.benchmarks.atif import HARBOR_RESULT
-from knowledgepulse_worker.tools.convert.databases import MAGIC
 from knowledgepulse_worker.tools.convert.unpacking import PACKED
+from knowledgepulse_worker.tools.terminal.arguments import DATABASE
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 
 _TRAJECTORIES = ("agent/trajectory*.json", "steps/*/agent/trajectory*.json")
@@ -60,7 +60,7 @@ def is_binary(path: Path) -> bool:
     """Return whether a file holds no text, nothing packed that may be one, and no database."""
     with file_errors(path, "read"), path.open("rb") as file:
         head = file.read(_HEAD)
-    return b"\0" in head and not head.startswith((*PACKED, MAGIC))
+    return b"\0" in head and not head.startswith((*PACKED, DATABASE))
 
 
 def joined(name: str, lines: Iterable[bytes]) -> Iterable[bytes]:

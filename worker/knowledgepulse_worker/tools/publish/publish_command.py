@@ -19,7 +19,7 @@ from knowledgepulse_worker.tools.convert.conversion_options import (
 )
 from knowledgepulse_worker.tools.publish.hook import go_on_apart, session_of
 from knowledgepulse_worker.tools.publish.spool import NotSpooledError, Spool
-from knowledgepulse_worker.tools.terminal.arguments import files_argument, has_folder
+from knowledgepulse_worker.tools.terminal.arguments import files_argument, has_runs
 from knowledgepulse_worker.tools.terminal.options import key_option
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def publish(
     """
     if hook:
         files = tuple(map(session_of, files))
-    elif format_name is None and has_folder(files):
+    elif format_name is None and has_runs(files):
         format_name = "auto"
     elif format_name is None:
         refuse_conversion(conversion, "the traces are published unchanged")

@@ -23,7 +23,7 @@ from knowledgepulse_worker.tools.convert.conversion_options import (
 )
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, converted, read_options
 from knowledgepulse_worker.tools.score.scoring import Scoring, scoring_options
-from knowledgepulse_worker.tools.terminal.arguments import files_argument, has_folder
+from knowledgepulse_worker.tools.terminal.arguments import files_argument, has_runs
 from knowledgepulse_worker.tools.terminal.console import errors, progress_bars
 from knowledgepulse_worker.tools.terminal.files import (
     Document,
@@ -59,7 +59,7 @@ def score(
     Traces are scored in the order of the files and lines, as in one partition or in `--partitions`. Invalid
     lines are reported on standard error, and the exit status is then 1. `-` reads standard input.
     """
-    if format_name is None and has_folder(files):
+    if format_name is None and has_runs(files):
         format_name = AUTO
     elif format_name is None:
         refuse_conversion(conversion, "the traces are scored as they are")

@@ -179,6 +179,21 @@ files_argument = click.argument(
 """Files to read, or folders of files to convert; `-` is standard input."""
 
 
-def has_folder(files: Sequence[str]) -> bool:
-    """Return whether a folder is among files; its files are converted."""
-    return any(map(os.path.isdir, files))
+DATABASE = b"SQLite format 3\0"
+"""How a database of SQLite begins."""
+
+
+def is_database(name: str) -> bool:
+    """Return whether a file is a database of SQLite; one that cannot be read is none, as its reader tells."""
+    if not os.path.isfile(name):  # noqa: PTH113 - of a pipe, nothing may be read ahead
+        return False
+    try:
+        with Path(name).open("rb") as file:
+            return file.read(len(DATABASE)) == DATABASE
+    except OSError:
+        return False
+
+
+def has_runs(files: Sequence[str]) -> bool:
+    """Return whether a folder or a database is among files, whose runs are converted."""
+    return any(map(os.path.isdir, files)) or any(map(is_database, files))

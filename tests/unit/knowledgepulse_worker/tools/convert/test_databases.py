@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from knowledgepulse_convert import AUTO, ConversionError, Options
 from knowledgepulse_worker.tools.convert import databases
+from knowledgepulse_worker.tools.convert.conversion_options import Selection
 from knowledgepulse_worker.tools.convert.databases import COPIES, DATABASES, convert_database
 
 ROWS = Path(__file__).parents[4] / "data/databases"
@@ -114,7 +116,7 @@ def test_an_agent_that_writes_is_not_disturbed_and_each_run_is_whole_or_absent(t
     ) as agent:
         try:
             assert agent.stdout.readline() == "writing\n"
-            seen = [told(path) for _ in range(20)]
+            seen = [told(path) for _ in range(5)]
             assert agent.poll() is None, agent.stderr.read()
         finally:
             agent.kill()
@@ -130,7 +132,7 @@ def test_a_database_that_never_rests_is_in_use(tmp_path, monkeypatch):
     path = made(tmp_path / "db", "hermes")
     (tmp_path / "db-wal").write_bytes(b"log")
     states = iter(range(2 * COPIES))
-    monkeypatch.setattr(databases, "_state", lambda path: next(states))
+    monkeypatch.setattr(databases, "_state", lambda path: [next(states), None, None])
 
     assert problem_of(path).startswith(f"in use: it changed during each of {COPIES} copies")
 
@@ -209,3 +211,144 @@ def test_a_folder_with_a_database_is_converted(tmp_path, kp_worker):
 
     assert result.exit_code == 0
     assert json.loads(result.stdout)["metadata"]["framework"] == "hermes"
+
+
+LATER = (
+    "INSERT INTO sessions (id, source, system_prompt, started_at)"
+    " SELECT 'later', source, '', started_at + 60 FROM sessions"
+)
+SAID = (
+    "INSERT INTO messages (id, session_id, role, content, timestamp, active)"
+    " VALUES (7, 'later', 'user', 'How much does the tin weigh?', 0, 1),"
+    " (8, 'later', 'assistant', ?, 0, 1), (9, 'later', 'assistant', ?, 0, 1)"
+)
+
+
+def with_a_later_session(path, answer="95 g."):
+    return made(path, "hermes", (LATER,), (SAID, answer, answer))
+
+
+@pytest.mark.parametrize(
+    ("options", "objectives"),
+    [
+        ((), ["loaf", "tin"]),
+        (("--newest", "1"), ["tin"]),
+        (("--newest", "5"), ["loaf", "tin"]),
+        (("--session", "20261129_060000_95adec"), ["loaf"]),
+        (("--session", "later", "--session", "20261129_060000_95adec"), ["loaf", "tin"]),
+        (("--since", "2026-11-29T06:00:30Z"), ["tin"]),
+        (("--since", "2026-11-29T05:59:00Z", "--newest", "1"), ["tin"]),
+    ],
+)
+def test_sessions_of_a_database_are_chosen(tmp_path, kp_worker, options, objectives):
+    result = kp_worker("convert", *options, with_a_later_session(tmp_path / "state.db"))
+
+    told = [json.loads(line)["task"]["objective"] for line in result.stdout.splitlines()]
+    assert [objective.partition("does the ")[2].partition(" ")[0] for objective in told] == objectives
+
+
+def test_a_session_that_is_not_there_is_named(tmp_path):
+    path = made(tmp_path / "db", "hermes")
+
+    ((_, error),) = convert_database(str(path), AUTO, Options(), Selection(("other",)))
+
+    assert str(error) == "holds no session other"
+
+
+def test_sessions_are_chosen_in_databases_only(tmp_path, kp_worker):
+    (tmp_path / "runs.jsonl").write_text("{}")
+
+    result = kp_worker("convert", "--newest", "1", tmp_path / "runs.jsonl")
+
+    assert result.exit_code != 0
+    assert "no database of an agent, in which --session, --since and --newest choose" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["score", "publish"])
+def test_other_commands_convert_a_database_without_being_told(tmp_path, kp_worker, command):
+    path = made(tmp_path / "state.db", "hermes")
+
+    result = kp_worker(command, "--dry-run", path)
+
+    assert result.exit_code == 0, result.stderr
+
+
+def test_a_log_that_grows_while_it_is_copied_is_no_reason_to_copy_again(tmp_path, monkeypatch):
+    """An agent that commits a hundred times a second would never be seen at rest."""
+    path = made(tmp_path / "db", "hermes")
+    with closing(sqlite3.connect(path)) as agent:
+        agent.execute("PRAGMA journal_mode = wal")
+        agent.execute("PRAGMA wal_autocheckpoint = 5")  # so that pages move while they are copied
+        copied, copies = databases.copyfile, []
+
+        def copying(source, target):
+            copies.append(source)
+            for _ in range(10):
+                agent.execute("UPDATE messages SET token_count = coalesce(token_count, 0) + 1")
+                agent.commit()
+            copied(source, target)
+
+        agent.execute("UPDATE messages SET token_count = 1")
+        agent.commit()
+        with closing(sqlite3.connect(path)) as reader:  # by whose snapshot the log cannot begin again
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM messages").fetchall()
+            monkeypatch.setattr(databases, "copyfile", copying)
+
+            (outcome,) = told(path)
+
+    assert len(copies) == 2
+    assert len(steps_of(outcome)) == 7
+
+
+def test_a_log_that_began_again_is_copied_again(tmp_path, monkeypatch):
+    path = made(tmp_path / "db", "hermes")
+    with closing(sqlite3.connect(path)) as agent:
+        agent.execute("PRAGMA journal_mode = wal")
+        agent.execute("UPDATE messages SET token_count = 1")
+        agent.commit()
+        copied, copies = databases.copyfile, []
+
+        def copying(source, target):
+            copies.append(source)
+            copied(source, target)
+            if len(copies) == 1:
+                agent.execute("PRAGMA wal_checkpoint(restart)")
+                agent.execute("UPDATE messages SET token_count = 2")
+                agent.commit()
+
+        monkeypatch.setattr(databases, "copyfile", copying)
+
+        (outcome,) = told(path)
+
+    assert len(copies) == 4
+    assert len(steps_of(outcome)) == 7
+
+
+def test_a_database_without_a_log_that_changes_while_it_is_read_gives_no_further_runs(tmp_path):
+    path = with_a_later_session(tmp_path / "db")
+    outcomes = convert_database(str(path), AUTO, Options())
+
+    first = next(outcomes)[1]
+    os.utime(path)
+    (error,) = [outcome for _, outcome in outcomes]
+
+    assert len(steps_of(first)) == 7
+    assert str(error) == "in use: it changed while it was read; try again"
+
+
+def test_a_session_that_is_too_large_is_refused_and_the_others_are_read(tmp_path, monkeypatch):
+    path = with_a_later_session(tmp_path / "db", "95 g. " * 400)
+    monkeypatch.setattr(databases, "MAX_DOCUMENT", 4000)
+
+    outcome, error = told(path)
+
+    assert len(steps_of(outcome)) == 7
+    assert str(error).startswith("is a session of more than ")
+
+
+def test_a_size_that_is_none_costs_its_entry_alone(tmp_path):
+    (outcome,) = told(made(tmp_path / "db", "openclaw", (INSERT.format("event_zstd"), 99, "text", "many")))
+
+    assert len(steps_of(outcome)) == 7
+    assert outcome.losses["unreadable"].suspect
