@@ -156,7 +156,7 @@ class Stage:
             ending=ending,
             judged=judged,
         )
-        trace = PublishedTrace(scored, text, text, record.task_domain)
+        trace = PublishedTrace(scored, scored.decision, text, text, record.task_domain)
         self.shadow.add(record)
         self.metrics.policy.decided([trace])
         for counted in (self.metrics.traces, self.metrics.recent):

@@ -102,8 +102,8 @@ class Oracles:
         if untaken > MAX_BATCHES:
             self._violated(f"bounded: {untaken} batches handed over")
         for lane in assignment.lanes:
-            if not 0 <= lane.admission.records <= setting.in_flight:
-                self._violated(f"bounded: {lane.admission.records} records in flight")
+            if not 0 <= lane.in_flight.records <= setting.in_flight:
+                self._violated(f"bounded: {lane.in_flight.records} records in flight")
             if lane.ledger.state.cache.size > setting.max_elements:
                 self._violated(f"bounded: {lane.ledger.state.cache.size} vectors")
 

@@ -122,7 +122,7 @@ async def commit(assignment, publish):
     """Commit what an assignment has completed; return its new positions, an empty dict if there are none."""
     prepared, positions = assignment.prepare(), {}
     while prepared is not None:
-        outcome = await publish(prepared.records(), prepared.positions, prepared.alone)
+        outcome = await publish(prepared.records, prepared.positions, prepared.alone)
         if isinstance(outcome, Committed):
             positions = {number: position.offset for number, position in prepared.positions.items()}
         prepared = assignment.settle(prepared, outcome)

@@ -57,7 +57,7 @@ class MemoryPublisher:
 
     async def commit(self, prepared: Prepared) -> CommitOutcome:
         """Commit what an assignment has prepared."""
-        return await self.publish(prepared.records(), prepared.positions, prepared.alone)
+        return await self.publish(prepared.records, prepared.positions, prepared.alone)
 
     async def publish(
         self,

@@ -152,8 +152,8 @@ class Assignment:
     def refresh_gauges(self) -> None:
         """Refresh the gauges before a scrape."""
         lanes, metrics = self.lanes, self._services.metrics
-        records = sum(lane.admission.records for lane in lanes)
-        metrics.lanes.in_flight(records, sum(lane.admission.size for lane in lanes))
+        records = sum(lane.in_flight.records for lane in lanes)
+        metrics.lanes.in_flight(records, sum(lane.in_flight.size for lane in lanes))
         for lane in lanes:
             metrics.lanes.cache_size(lane.partition, lane.ledger.state.cache.size)
         profiles = self._services.policy.policy.profiles

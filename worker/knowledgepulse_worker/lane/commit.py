@@ -14,8 +14,10 @@ but half of them follow, until a single record is refused.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 from knowledgepulse_kafka.commit_outcome import CommitOutcome, Committed, Rebalanced, Refused, Throttled
@@ -79,8 +81,9 @@ class Prepared:
         """The next position in each partition of the raw topic."""
         return {share.lane.partition: share.position for share in self.shares}
 
+    @cached_property
     def records(self) -> list[OutputRecord]:
-        """Return the records to publish, in order within each topic and partition."""
+        """The records to publish, in order within each topic and partition."""
         return [record for share in self.shares for record in share.records()]
 
     def mended(self, refusals: Sequence[Refusal], replacements: Replacements) -> Prepared:
@@ -95,12 +98,14 @@ class Prepared:
         return replace(self, alone=[*self.alone, *together])
 
     def committed(self, offsets: Sequence[int]) -> None:
-        """Tell the lanes the offsets of their records."""
-        end = 0
+        """Tell the lanes what is committed, and where the changelog has it, given the records' offsets."""
+        written: dict[int | None, list[tuple[int, OutputRecord]]] = defaultdict(list)
+        changelog = self.shares[0].lane.ledger.topic
+        for offset, record in zip(offsets, self.records, strict=True):
+            if record.topic == changelog:
+                written[record.partition].append((offset, record))
         for share in self.shares:
-            records = share.records()
-            begin, end = end, end + len(records)
-            share.lane.committed(len(share.complete), zip(offsets[begin:end], records, strict=True))
+            share.lane.committed(len(share.complete), written[share.lane.partition])
 
 
 def prepare(lanes: Sequence[Lane], *, most: int | None = None, is_throttled: bool = False) -> Prepared | None:

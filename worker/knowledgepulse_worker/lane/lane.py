@@ -2,8 +2,8 @@
 
 Each step happens in offset order:
 
-1. take: once there is room, by number and by bytes (``admission``). The record is decoded, and its embedding
-   requested.
+1. take: once there is room, by number and by bytes (``in_flight``). The record is read (``record_reader``),
+   and its embedding requested.
 2. score (``record_scorer``): once the embedding is there, against the vectors of the records before it.
 3. complete: the output is built, the vector gets its place in the ledger (``partition_ledger``), and a
    redacted copy is requested if there is to be one.
@@ -18,19 +18,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice, takewhile
 from operator import attrgetter
+
+from msgspec.structs import replace
 
 from knowledgepulse_kafka.errors import retrieve_exception
 from knowledgepulse_kafka.records import OutputRecord, RawRecord
 from knowledgepulse_kafka.throttle import Throttles
 from knowledgepulse_worker.embedding.base import Embedder
 from knowledgepulse_worker.embedding.batcher import Batcher, EmbeddedText
-from knowledgepulse_worker.lane.admission import Admission
+from knowledgepulse_worker.lane.in_flight import InFlight
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_ledger import PartitionLedger
+from knowledgepulse_worker.lane.record_reader import RecordReader
 from knowledgepulse_worker.lane.record_scorer import RecordScorer, failed
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.reporter import Reporter
@@ -81,6 +86,11 @@ class Services:
         """The embedder's identity; empty without one."""
         return "" if self.embedder is None else self.embedder.identity
 
+    @cached_property
+    def reader(self) -> RecordReader:
+        """What reads the records."""
+        return RecordReader(self.settings, self.suspects, self.metrics.traces)
+
 
 class Lane:
     """A partition's pipeline, created with its first record and closed when the partition is revoked.
@@ -96,7 +106,7 @@ class Lane:
     Attributes:
         taken: the offset below which every record has been taken.
         topic_id: the id of the topic that the records come from.
-        admission: admits the records; knows those in flight.
+        in_flight: the records that are taken and not committed.
         ledger: what the traces are scored against, and the records that keep it.
     """
 
@@ -112,9 +122,7 @@ class Lane:
         self.partition = first.partition
         self.topic_id = first.topic_id
         self.taken = first.offset
-        self.admission = Admission(
-            services.settings, services.batcher, services.suspects, services.metrics.traces
-        )
+        self.in_flight = InFlight(services.settings.limits)
         self.ledger = PartitionLedger(
             first,
             changelog,
@@ -150,7 +158,7 @@ class Lane:
             the seconds for which this blocked the event loop.
         """
         taken_at = time.monotonic()
-        while not self._is_closed and not self.admission.has_room(record):
+        while not self._is_closed and not self.in_flight.has_room(record.size):
             if self._outcomes:
                 self._request_commit()
             await self._changed.next()
@@ -163,48 +171,58 @@ class Lane:
             await self.wait_scored()
         return blocked
 
-    def take_at_once(self, record: RawRecord) -> bool:
-        """Take the next record if it has nothing to wait for; return whether it was taken.
+    def take_at_once(self, records: Iterable[RawRecord]) -> int:
+        """Take the next records as far as they have nothing to wait for; return their number.
 
         Without an embedder, that are nearly all records, and the coroutines of :meth:`take` would cost as
         much as scoring one.
         """
-        if self._services.batcher is not None or self._is_closed or not self.admission.has_room(record):
-            return False
-        taken_at = time.monotonic()
-        if self._begin(record, taken_at):
-            self._wait_for_score(self.admission.decode(record, taken_at))
-        return True
+        if self._services.batcher is not None or self._is_closed:
+            return 0
+        in_flight, read, count = self.in_flight, self._services.reader.read, 0
+        with self._failing():
+            for record in records:
+                if not in_flight.has_room(record.size):
+                    break
+                count += 1
+                if self._begin(record, taken_at := time.monotonic()):
+                    self._outcomes.append(self._score(read(record, taken_at)))
+        if count:
+            self._note_complete()
+            if in_flight.is_half_full(len(self._outcomes)):
+                self._request_commit()
+        return count
 
     def _begin(self, record: RawRecord, taken_at: float) -> bool:
         """Take a record; return whether it is to be read. One that is skipped is alone in flight."""
         self.taken = record.offset + 1
-        if (failure := self.admission.admit(record)) is None:
+        self.in_flight.add(record.size)
+        if (failure := self._services.reader.skipped(record)) is None:
+            self._services.suspects.announce(record.location)
             return True
         self._outcomes.append(failed(UndecodableRecord(record, taken_at, failure), failure))
         self._request_commit()
         return False
 
     async def _process(self, record: RawRecord, taken_at: float) -> float:
+        batcher, reader = self._services.batcher, self._services.reader
         started = time.monotonic()
-        taken = self.admission.decode(record, taken_at)
+        taken = reader.read(record, taken_at)
         blocked = time.monotonic() - started
-        taken = await self.admission.request_embedding(taken)
-        if isinstance(taken, DecodedRecord) and taken.embedding is not None:
-            taken.embedding.add_done_callback(self._embedded)
+        if batcher is not None and isinstance(taken, DecodedRecord):
+            embedding = await batcher.submit(reader.text(taken))
+            embedding.add_done_callback(self._embedded)
+            taken = replace(taken, embedding=embedding)
         if self._is_closed:
             _cancel_embedding(taken)
         else:
-            self._wait_for_score(taken)
+            self._waiting.append(taken)
+            self._score_ready()
+            if self.in_flight.is_half_full(len(self._outcomes)):
+                self._request_commit()
         return blocked
 
     # --- score
-
-    def _wait_for_score(self, taken: TakenRecord) -> None:
-        self._waiting.append(taken)
-        self._score_ready()
-        if self.admission.is_half_full(len(self._outcomes)):
-            self._request_commit()
 
     def _embedded(self, embedding: asyncio.Future[EmbeddedText]) -> None:
         retrieve_exception(embedding)
@@ -212,14 +230,20 @@ class Lane:
 
     def _score_ready(self) -> None:
         """Score the records whose predecessors are scored and whose embedding is there."""
-        try:
+        with self._failing():
             while self._waiting and self._waiting[0].is_ready:
                 for taken in self._next_ready():
                     self._outcomes.append(self._score(taken))
                     self._waiting.popleft()
                     self._changed.set()
                 self._note_complete()
-        except Exception as error:  # noqa: BLE001 - called by a future, which would only log it
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Take and score nothing more after an error, which ends the process; a future would only log it."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever it is
             self._services.suspects.close(blames_records=True)
             self._stop()
             self._on_failure(error)
@@ -279,19 +303,19 @@ class Lane:
 
         Args:
             count: the number of records.
-            written: the published records with their offsets.
+            written: the published records of the changelog with their offsets.
         """
         if not self._outcomes:
             return
         self.ledger.committed(written)
         batch = [self._outcomes.popleft() for _ in range(count)]
-        self.admission.release(batch)
+        self.in_flight.release(batch)
         self._services.reporter.committed(batch)
         self._changed.set()
 
     async def wait_idle(self) -> None:
         """Wait until everything taken is committed, or the lane closes."""
-        while self.admission.records and not self._is_closed:
+        while self.in_flight.records and not self._is_closed:
             self._request_commit()
             await self._changed.next()
 
@@ -302,7 +326,7 @@ class Lane:
             if outcome.redacting is not None:
                 outcome.redacting.cancel()
         self._outcomes.clear()
-        self.admission.clear()
+        self.in_flight.clear()
 
     def _stop(self) -> None:
         """Take and score no more records, and release whoever waits."""

@@ -49,6 +49,7 @@ class PartitionLedger:
 
     Attributes:
         state: what the next trace is scored against, as the ledger keeps it.
+        topic: the name of the changelog topic.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class PartitionLedger:
         self.state = PartitionState(VectorCache(cache.max_elements, cache.dimensions, cache.ttl))
         self._first = first
         self._changelog = changelog
-        self._topic = topic
+        self.topic = topic
         self._cache = cache
         self._model = model
         self._metrics = metrics
@@ -131,9 +132,8 @@ class PartitionLedger:
         """Take note of the records that a transaction has committed, with their offsets."""
         self._obsolete.clear()
         for offset, record in written:
-            if record.topic == self._topic:
-                self._note_lost_entries(offset)
-                self._changelog.committed(offset, record.key or b"", record.value)
+            self._note_lost_entries(offset)
+            self._changelog.committed(offset, record.key or b"", record.value)
 
     def _note_lost_entries(self, offset: int) -> None:
         """Log and count a changelog that lacks the entries before: it takes a record at an offset it had."""
@@ -142,13 +142,13 @@ class PartitionLedger:
         logger.warning(
             "partition %d: %s was created again, or has lost its end: once this worker ends, records are "
             "compared only with those from now on",
-            *(self._first.partition, self._topic),
+            *(self._first.partition, self.topic),
         )
         self._metrics.cache_reset("lost")
 
     def _record(self, key: bytes, value: bytes | None) -> OutputRecord:
         return OutputRecord(
-            topic=self._topic,
+            topic=self.topic,
             partition=self._first.partition,
             timestamp_ms=NO_TIMESTAMP,
             key=key,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import islice, takewhile
 
 from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.lane.lane import Lane
 from knowledgepulse_worker.lane.ledger import Changelog
-from knowledgepulse_worker.lane.turns import Turns
+from knowledgepulse_worker.lane.turns import Turns, is_small
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +105,7 @@ class PartitionTask:
     @property
     def has_unfinished(self) -> bool:
         """Whether a record was fetched that is not committed."""
-        if self.untaken or (self.lane is not None and self.lane.admission.records):
+        if self.untaken or (self.lane is not None and self.lane.in_flight.records):
             return True  # even if the position was set back since
         return self.next is not None and (self.committed is None or self.next > self.committed)
 
@@ -185,22 +186,22 @@ class PartitionTask:
     async def _take_batches(self) -> None:
         try:
             while True:
-                for record in await self._batches.get():
-                    if not self._take_at_once(record):
-                        await self.take(record)
+                batch, taken = await self._batches.get(), 0
+                while (taken := taken + self._take_at_once(islice(batch, taken, None))) < len(batch):
+                    await self.take(batch[taken])
+                    taken += 1
                 self.untaken -= 1
                 self._on_room(self)
         except Exception as error:  # noqa: BLE001 - otherwise, it would only be logged
             self._on_failure(error)
 
-    def _take_at_once(self, record: RawRecord) -> bool:
-        """Take a record if nothing has to wait for it, or it for anything; return whether it was taken."""
+    def _take_at_once(self, records: Iterable[RawRecord]) -> int:
+        """Take the records before the first that waits, or for which others wait; return their number."""
         lane = self.lane
-        return (
-            lane is not None
-            and self._continues(lane, record)
-            and self._turns.lets_take_at_once(record)
-            and lane.take_at_once(record)
+        if lane is None or not self._turns.let_take_at_once:
+            return 0
+        return lane.take_at_once(
+            takewhile(lambda record: is_small(record) and self._continues(lane, record), records)
         )
 
     @staticmethod

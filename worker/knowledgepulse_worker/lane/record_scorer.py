@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from knowledgepulse_kafka.records import RawRecord
-from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.embedding.base import Embedder
 from knowledgepulse_worker.embedding.batcher import EmbeddedText
 from knowledgepulse_worker.embedding.letters import Letters
-from knowledgepulse_worker.lane.stages import DecodedRecord, RecordOutcome, TakenRecord
+from knowledgepulse_worker.lane.stages import DecodedRecord, RecordOutcome, TakenRecord, bounded_failure
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce, Reading
 from knowledgepulse_worker.records.ledger_records import Entry, Failure, encode_vector, entry_version
@@ -28,9 +27,6 @@ from knowledgepulse_worker.scoring import (
 )
 
 logger = logging.getLogger(__name__)
-
-MAX_MESSAGE = 1000
-"""Maximum characters of an error message in a dead letter."""
 
 
 class RecordScorer:
@@ -140,8 +136,3 @@ def _outcome(
 def failed_entry(record: RawRecord, failure: Failure) -> Entry:
     """Return the entry of a record that could not be scored."""
     return Entry(record.offset, record.timestamp_ms, failure=failure, topic_id=record.topic_id)
-
-
-def bounded_failure(reason: Reason, error: Exception) -> Failure:
-    """Return an error as a dead letter's failure, with its message cut to :data:`MAX_MESSAGE`."""
-    return Failure(reason, type(error).__name__, str(error)[:MAX_MESSAGE])

@@ -151,11 +151,11 @@ def _trace_in(outcome: RecordOutcome) -> bytes:
 
 def _published(outcome: RecordOutcome) -> PublishedTrace | None:
     """Return what is counted of a published trace; None of a dead letter."""
-    score, trace = outcome.score, outcome.trace
-    if outcome.entry.failure is not None or score is None or trace is None:
+    decision, score, trace = outcome.entry.decision, outcome.score, outcome.trace
+    if decision is None or score is None or trace is None:
         return None
     metadata = trace.metadata
-    return PublishedTrace(score, metadata.agent_id, metadata.framework, metadata.task_domain)
+    return PublishedTrace(score, decision, metadata.agent_id, metadata.framework, metadata.task_domain)
 
 
 def _latest(reported: Sequence[RecordOutcome]) -> list[RecordOutcome]:

@@ -11,11 +11,20 @@ import msgspec
 
 from knowledgepulse_kafka.records import OutputRecord, RawRecord
 from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.embedding.batcher import EmbeddedText
 from knowledgepulse_worker.records.decode import ScorableTrace, decode_trace
 from knowledgepulse_worker.records.ledger_records import Entry, Failure
 from knowledgepulse_worker.records.wrapping import UNREAD, ValueRead
 from knowledgepulse_worker.scoring import AddedScore, Counts, Scorable, Score
+
+MAX_MESSAGE = 1000
+"""Maximum characters of an error message in a dead letter."""
+
+
+def bounded_failure(reason: Reason, error: Exception) -> Failure:
+    """Return an error as a dead letter's failure, with its message cut to :data:`MAX_MESSAGE`."""
+    return Failure(reason, type(error).__name__, str(error)[:MAX_MESSAGE])
 
 
 class UndecodableRecord(msgspec.Struct, frozen=True):

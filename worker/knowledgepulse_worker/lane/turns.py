@@ -25,6 +25,11 @@ YIELD_SHARE = 10.0
 """The divisor of ``limits.stall`` that bounds such a pause, so that the lane never counts as stalled."""
 
 
+def is_small(record: RawRecord) -> bool:
+    """Return whether others need not work after a record."""
+    return record.size <= LARGE_BYTES
+
+
 class Taker(Protocol):
     """Who takes records.
 
@@ -85,11 +90,12 @@ class Turns:
                     await lane.wait_scored()
                 yield True
 
-    def lets_take_at_once(self, record: RawRecord) -> bool:
-        """Return whether a record may be taken without its turn, and no other has to work after it."""
-        return not (self.is_over or self._suspects.any or record.size > LARGE_BYTES)
+    @property
+    def let_take_at_once(self) -> bool:
+        """Whether records may be taken without their turn, if they are small."""
+        return not (self.is_over or self._suspects.any)
 
     async def let_others_work(self, record: RawRecord, blocked: float) -> None:
         """Pause after a large record, given the seconds for which taking it blocked the event loop."""
-        if record.size > LARGE_BYTES and len(self.lanes) > 1:
+        if not is_small(record) and len(self.lanes) > 1:
             await asyncio.sleep(min(YIELD_FACTOR * blocked, self._longest_pause))

@@ -48,12 +48,14 @@ class PublishedTrace(NamedTuple):
 
     Attributes:
         score: its score.
+        decision: its route.
         agent_id: the agent's id; None if the trace names none.
         framework: the agent's framework; None if the trace names none.
         task_domain: the trace's own domain.
     """
 
     score: Score
+    decision: Decision
     agent_id: str | None
     framework: str | None
     task_domain: str
@@ -272,9 +274,9 @@ class Recent:
 
     def published(self, traces: Sequence[PublishedTrace]) -> None:
         """Record the scores and the origins of published traces, and their domains without a profile."""
-        for score, agent_id, framework, task_domain in traces[-LAST_SCORES:]:
+        for score, decision, agent_id, framework, task_domain in traces[-LAST_SCORES:]:
             self.scores.append((score.domain, score.quality_score, score.passes))
-            self.origins.append(TraceOrigin(excerpt(agent_id), excerpt(framework), score.decision))
+            self.origins.append(TraceOrigin(excerpt(agent_id), excerpt(framework), decision))
             if task_domain != score.domain:
                 self.unprofiled.append(excerpt(task_domain))
 

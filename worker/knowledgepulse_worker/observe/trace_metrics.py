@@ -155,8 +155,7 @@ class TraceMetrics:
         """Observe the scores of published traces, and count their origins."""
         agents, frameworks = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
         scores = defaultdict[tuple[str, str], list[Score]](list)
-        for score, agent_id, framework, _ in traces:
-            decision = score.decision
+        for score, decision, agent_id, framework, _ in traces:
             scores[score.domain, decision].append(score)
             agents[agent_id if agent_id in self._agent_ids else _OTHER, decision] += 1
             frameworks[framework if framework in self._framework_names else _OTHER, decision] += 1

@@ -63,7 +63,7 @@ class Committer:
         while prepared is not None:
             positions = {(self._topic, number): position for number, position in prepared.positions.items()}
             outcome = await self._session.commit(
-                prepared.records(), positions, prepared.alone, assignment.membership
+                prepared.records, positions, prepared.alone, assignment.membership
             )
             prepared = assignment.settle(prepared, outcome)
         return outcome

@@ -10,9 +10,9 @@ from knowledgepulse_kafka.commit_outcome import Throttled
 from knowledgepulse_kafka.records import Location, Position
 from knowledgepulse_kafka.throttle import LONG_THROTTLE
 from knowledgepulse_kafka.transactional_publisher import TRANSACTION_TIMEOUT_MS
-from knowledgepulse_worker.lane import admission, partition_ledger, turns
 from knowledgepulse_worker.lane import assignment as assignment_module
 from knowledgepulse_worker.lane import commit as commit_module
+from knowledgepulse_worker.lane import partition_ledger, record_reader, turns
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.process.suspects import Caution, Suspects
 from support.lanes import commit, headers, score
@@ -296,8 +296,8 @@ async def test_an_unexpected_decoding_error_is_fatal_and_loses_no_record(make_ha
             raise error
         return decode_scorable(value, *limits)
 
-    decode_scorable = admission.decode_scorable
-    monkeypatch.setattr(admission, "decode_scorable", decode)
+    decode_scorable = record_reader.decode_scorable
+    monkeypatch.setattr(record_reader, "decode_scorable", decode)
     harness = make_harness()
     task = harness.assignment().tasks[0]
 

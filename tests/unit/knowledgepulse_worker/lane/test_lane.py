@@ -10,7 +10,7 @@ import pytest
 
 from knowledgepulse_kafka.errors import TooLargeError
 from knowledgepulse_worker.errors import EmbeddingError
-from knowledgepulse_worker.lane import admission
+from knowledgepulse_worker.lane import record_reader
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records import decode as decode_module
 from knowledgepulse_worker.records.decode import decode_scorable
@@ -46,7 +46,7 @@ async def test_a_trace_s_memory_is_free_once_it_is_scored_although_it_is_not_com
         decoded.append(weakref.ref(valid.trace))
         return valid
 
-    monkeypatch.setattr(admission, "decode_scorable", decode)
+    monkeypatch.setattr(record_reader, "decode_scorable", decode)
     # What is read in one pass cannot be referred to weakly.
     monkeypatch.setattr(decode_module, "scan", lambda _: None)
     monkeypatch.setattr(decode_module, "valid_trace", lambda _: None)

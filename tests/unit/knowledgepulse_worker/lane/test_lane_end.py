@@ -31,7 +31,7 @@ async def test_closing_releases_a_take_that_waits_for_a_hung_embedder(make_harne
 
     assert harness.position == 0
     assert harness.outputs() == []
-    assert lane.admission.records == 0
+    assert lane.in_flight.records == 0
     assert tasks() == []
 
 
@@ -81,7 +81,7 @@ async def test_closing_leaves_nothing_behind_whatever_step_its_records_are_in(ma
     await harness.settle()
 
     assert tasks() == []
-    assert lane.admission.records == lane.admission.size == 0
+    assert lane.in_flight.records == lane.in_flight.size == 0
     assert harness.failures == []
 
 

@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from knowledgepulse_kafka.records import Location
-from knowledgepulse_worker.lane import admission
+from knowledgepulse_worker.lane import record_reader
 from knowledgepulse_worker.process.suspects import Caution, Suspects
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -37,8 +37,10 @@ async def test_a_deadly_record_is_buried_or_skipped_untouched_and_changes_no_oth
     suspecting, raw, monkeypatch, treatment
 ):
     decoded = []
-    decode = admission.decode_scorable
-    monkeypatch.setattr(admission, "decode_scorable", lambda *given: decoded.append(given) or decode(*given))
+    decode = record_reader.decode_scorable
+    monkeypatch.setattr(
+        record_reader, "decode_scorable", lambda *given: decoded.append(given) or decode(*given)
+    )
     harness = suspecting(**{treatment: frozenset({Location(0, 1)})})
 
     await harness.processed(await harness.lane(), raw(0), raw(1), raw(2))
@@ -62,7 +64,7 @@ async def test_a_record_whose_processing_raised_stays_in_progress(suspecting, ra
         raise RuntimeError
 
     if dies == "decoding":
-        monkeypatch.setattr(admission, "decode_scorable", fail)
+        monkeypatch.setattr(record_reader, "decode_scorable", fail)
     else:
         monkeypatch.setattr(harness.services.replacements.outputs, "build", fail)
 

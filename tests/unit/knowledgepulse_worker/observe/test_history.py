@@ -37,7 +37,7 @@ def finish(recent, text="kp:trace:1", counts=None):
     record = replace(scored_record(text, "code", threshold=0.75), counts=counts)
     recent.scored(0.05)
     recent.finished({record.score.decision: 1, "dead_letter": 1}, [0.2, 0.3])
-    recent.published([PublishedTrace(record.score, text, text, "another domain")])
+    recent.published([PublishedTrace(record.score, record.score.decision, text, text, "another domain")])
     recent.detailed(record, POLICY, text)
     recent.letters["code"].append((3, 4))
     failure = Failure("not_json", "InvalidRecordError", text)

@@ -133,7 +133,9 @@ REJECTED = msgspec.structs.replace(CONTRIBUTED, quality_score=0.2)
 
 def test_events_are_counted(metrics):
     metrics.traces.finished({"contribute": 1, "rejected": 1, "dead_letter": 1}, [1.5, 0.0])
-    metrics.traces.published([PublishedTrace(score, None, None, "code") for score in (CONTRIBUTED, REJECTED)])
+    metrics.traces.published(
+        [PublishedTrace(score, score.decision, None, None, "code") for score in (CONTRIBUTED, REJECTED)]
+    )
     metrics.traces.dead_lettered({"empty": 1})
     metrics.traces.stage("embed", 0.02)
     metrics.traces.admitted(0.5)
@@ -178,7 +180,10 @@ def test_a_producer_cannot_add_agents_or_frameworks(origins):
     record = scored_record()
 
     metrics.traces.published(
-        [PublishedTrace(record.score, agent_id, framework, "code") for agent_id, framework in origins]
+        [
+            PublishedTrace(record.score, record.score.decision, agent_id, framework, "code")
+            for agent_id, framework in origins
+        ]
     )
 
     for name, listed, of_origins in (

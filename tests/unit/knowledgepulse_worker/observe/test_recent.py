@@ -27,7 +27,7 @@ def decide(recent, decision="rejected", *, text="kp:trace:1", domain="code", pol
     """Record a published trace."""
     policy = policy or Policy(threshold=0.4 if decision == "contribute" else 0.75)
     record = scored_record(text, domain, policy)
-    recent.published([PublishedTrace(record.score, text, text, domain)])
+    recent.published([PublishedTrace(record.score, record.score.decision, text, text, domain)])
     recent.detailed(record, policy, text)
     return record
 

@@ -72,7 +72,7 @@ def decided(
     """Report a decision in the same way as a lane."""
     record = scored_record(text, domain, threshold=threshold)
     for counted in (metrics.traces, metrics.recent):
-        counted.published([PublishedTrace(record.score, agent_id, framework, domain)])
+        counted.published([PublishedTrace(record.score, record.score.decision, agent_id, framework, domain)])
     if shadow is not None:
         shadow.add(record)
     metrics.recent.detailed(record, Policy(), text)
@@ -272,7 +272,7 @@ def test_a_share_is_shown_with_the_lowest_score_that_passes_now(status, metrics,
     ranked = {"share": 0.1, "rank": 3, "of": 50, "threshold": 0.4}
     record = scored_record(policy=Policy(share=0.1))
     record = replace(record, score=msgspec.structs.replace(record.score, **ranked))
-    trace = PublishedTrace(record.score, None, None, record.task_domain)
+    trace = PublishedTrace(record.score, record.score.decision, None, None, record.task_domain)
     metrics.policy.decided([trace])
     metrics.recent.published([trace])
     shadow.add(record)

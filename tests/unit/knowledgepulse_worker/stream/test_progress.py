@@ -41,7 +41,7 @@ def test_another_partitions_refused_records_are_progress_for_one_that_waits_for_
     task = idle_task()
     task.begin(5, epoch=0)
     task.is_recovered = True
-    task.lane = SimpleNamespace(admission=SimpleNamespace(records=1), waits_for_commit=waits_for_commit)
+    task.lane = SimpleNamespace(in_flight=SimpleNamespace(records=1), waits_for_commit=waits_for_commit)
     source = SimpleNamespace(session=SimpleNamespace(member=client), tasks={0: task}, replaced=0)
     progress = Progress("raw", source)
     before = progress.waiting()
