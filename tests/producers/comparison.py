@@ -103,7 +103,8 @@ def compared(producer: Producer, run: str, output: Path) -> Verdict:
     said = _said(done.stderr)
     if not traces:
         return _of_refusal(followed, said)
-    text = "".join([*(document.read_text() for document in documents), done.stdout])  # streamed in pieces
+    written = (document.read_text(errors="replace") for document in documents)
+    text = "".join([*written, done.stdout])  # streamed in pieces
     differs, unrecorded = differences(followed, seen_results(output / "requests.jsonl"), text, traces)
     told = {sign.name for part, sign in SIGNS.items() if part not in differs}
     unrecorded = [each for each in unrecorded if each not in told]

@@ -10,6 +10,5 @@ agent:
   max_turns: ${PRODUCER_LIMIT:-100}
 END
 hermes -z "$PRODUCER_OBJECTIVE" --yolo
-if [ "$PRODUCER_RESUMED" ]; then hermes -z "$PRODUCER_RESUMED" --yolo --continue; fi
 hermes sessions export "$PRODUCER_OUTPUT/session.jsonl"
 cp ~/.hermes/state.db* "$PRODUCER_OUTPUT"
