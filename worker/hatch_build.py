@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 import sysconfig
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,12 @@ LIBRARIES = {
 k8 is what every processor has: GCC and Clang also call it x86-64, which Zig does not know.
 """
 
-FLAGS = ["-std=c11", "-O3", "-w", "-shared", "-fPIC", "-s", "-Wl,--build-id=none"]
+FLAGS = ["-std=c11", "-O3", "-w", "-shared", "-fPIC", "-s"]
+
+
+def build_id(source: Path) -> str:
+    """Return the build ID of what is compiled from a source: its SHA-256, so that a stale library shows."""
+    return sha256(source.read_bytes()).hexdigest()
 
 
 class LibrariesBuildHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -55,12 +61,11 @@ class LibrariesBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     def _compile(self, compiler: list[str]) -> None:
         commands = []
         for name, (source, march) in LIBRARIES.items():
-            library = Path(self.root, name)
+            library, code = Path(self.root, name), Path(self.root, source)
             # An editable installation would go on with that of earlier sources.
             library.unlink(missing_ok=True)
-            commands.append(
-                [*compiler, *FLAGS, march, str(Path(self.root, source)), "-lm", "-o", str(library)]
-            )
+            identity = f"-Wl,--build-id=0x{build_id(code)}"
+            commands.append([*compiler, *FLAGS, identity, march, str(code), "-lm", "-o", str(library)])
         running = [subprocess.Popen(command) for command in commands]  # noqa: S603 - the builder's compiler
         for process, command in zip(running, commands, strict=True):
             if process.wait():
