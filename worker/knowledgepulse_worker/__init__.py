@@ -16,10 +16,7 @@ Score as a worker with the same settings does::
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import Any
-
-__version__ = version("knowledgepulse-worker")
 
 _MODULES = {
     "Policy": "policy",
@@ -40,6 +37,8 @@ __all__ = [  # noqa: PLE0604 - the names of the table, which the stub file spell
 
 def __getattr__(name: str) -> Any:
     """Import a public name at its first use (PEP 562)."""
+    if name == "__version__":  # of the installed package, whose metadata take a third of `--help` to read
+        return import_module("importlib.metadata").version("knowledgepulse-worker")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

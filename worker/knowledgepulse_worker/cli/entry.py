@@ -15,7 +15,6 @@ from typing import Any
 
 import click
 
-from knowledgepulse_worker import __version__
 from knowledgepulse_worker.cli.examples import EXAMPLES, OTHER_WORDS, TASKS
 from knowledgepulse_worker.errors import EXPECTED, MissingExtraError, exit_status_of
 from knowledgepulse_worker.logs import leave_out_attempts
@@ -219,7 +218,7 @@ class _Group(CommandGroup):
     commands=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
 )
-@click.version_option(__version__, package_name="knowledgepulse-worker")
+@click.version_option(package_name="knowledgepulse-worker")
 @click.pass_context
 def main(ctx: click.Context) -> None:
     """Score AI agents' reasoning traces from Kafka and route them by quality."""

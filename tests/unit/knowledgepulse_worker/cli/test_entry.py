@@ -298,6 +298,7 @@ def test_every_command_is_listed_by_its_task_and_has_an_example_that_it_takes(kp
             },
         ),
         (["run", "--help"], {"numpy", "knowledgepulse_worker.embedding", "knowledgepulse_worker.lane"}),
+        (["score", "--help"], {"importlib.metadata", "numpy", "pydantic", "rich", "schemas"}),
         (["policy", "tune", "--help"], {"aiokafka", "numpy", "scipy", "sklearn"}),
     ],
 )

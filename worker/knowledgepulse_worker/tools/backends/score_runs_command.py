@@ -14,7 +14,8 @@ from knowledgepulse_worker.tools.backends.all_backends import BACKENDS, connecte
 from knowledgepulse_worker.tools.backends.backend_options import KEY_VARIABLES, backend_options, page_option
 from knowledgepulse_worker.tools.backends.score_runs import score_runs as score_all
 from knowledgepulse_worker.tools.backends.score_runs import write_scores
-from knowledgepulse_worker.tools.score.scoring import Scoring, scoring_options
+from knowledgepulse_worker.tools.score.scoring import Scoring
+from knowledgepulse_worker.tools.score.scoring_options import scoring_options
 from knowledgepulse_worker.tools.terminal.arguments import Moment
 
 

@@ -77,8 +77,6 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return _add_selection(bundled)
 
 
-_TRACE = "knowledgepulse_schemas.trace"
-
 _NAMES = (
     *("domain", "domain_map", "outcomes", "success_from", "visibility", "privacy_level"),
     *("keep_prompt", "per_request", "objective"),
@@ -104,12 +102,12 @@ _add = with_options(
     ),
     click.option(
         "--visibility",
-        type=LazyChoice(f"{_TRACE}:Visibility"),
+        type=click.Choice(["private", "org", "network"]),
         help="Visibility of the traces; private by default.",
     ),
     click.option(
         "--privacy-level",
-        type=LazyChoice(f"{_TRACE}:PrivacyLevel"),
+        type=click.Choice(["aggregated", "federated", "private"]),
         help="Privacy level of the traces; private by default. Private traces never leave the organization.",
     ),
     click.option(
