@@ -233,9 +233,10 @@ class Run:
 
 def role_of(name: str, path: str) -> Role:
     """Return the role with a vendor's name, or raise a ConversionError that names the message's path."""
-    if name not in ROLES:
+    role = ROLES.get(name) or ROLES.get(name.lower())  # Koog's begin with a capital
+    if role is None:
         raise ConversionError(f"{path}.role: {name!r} is none of {', '.join(ROLES)}")
-    return ROLES[name]
+    return role
 
 
 def without_example(role: Role, name: str | None, calls: Any) -> Role:

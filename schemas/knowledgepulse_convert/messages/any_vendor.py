@@ -252,6 +252,10 @@ _LISTS: tuple[
         lambda values: all("tool.name" in value for value in values),
         lambda values, _, *to: (_dotted_call(value, *to) for value in values),
     ),
+    (
+        lambda values: any(map(vercel.is_ui, values)) and all("parts" in value for value in values),
+        lambda values, _, *to: vercel.ui_messages_of(values, *to),
+    ),
     (lambda values: all(map(_has_parts, values)), lambda v, _, *to: otel.messages_of(v, *to)),
     (vercel.recognises, lambda values, _, *to: vercel.messages_of(values, *to)),
     (bedrock.recognises, lambda values, _, *to: bedrock.messages_of(values, *to)),
@@ -268,6 +272,7 @@ _RESPONSES: tuple[tuple[Callable[[_Object], bool], _Convert], ...] = (
     (any_of({"object": "response", "output": list}), _in_member("output")),
     (any_of({"description": ..., "raw": ...}), _task),
     (lambda value: _has_own_blocks(value.get("message")), _in_member("message")),
+    (lambda value: vercel.is_ui(value.get("message")), _in_member("message")),
     (lambda value: "text" in value and not {"toolCalls", "files"}.isdisjoint(value), _answer),
     (_is_choice, _completion),
     (_has_list("candidates"), _candidates),

@@ -51,6 +51,8 @@ def messages_of(document: Any, path: str, losses: Losses) -> tuple[hub.Message, 
         message = read(_Message, value, f"{path}[{number}]")
         role = hub.role_of(message.role, f"{path}[{number}]")
         count_unread(message, f"{path}[]", losses)
+        if role == "tool" and not message.parts:  # Koog's, before each request
+            continue
         parts = [part for item in message.parts for part in _parts(item, f"{path}[].parts[]", losses)]
         if role == "tool" and all(isinstance(part, hub.Text) for part in parts):
             response = hub.join_texts(parts)

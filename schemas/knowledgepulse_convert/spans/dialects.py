@@ -43,6 +43,9 @@ class Dialect:
         server: the attribute of a tool's MCP server.
         is_json: whether texts may be JSON.
         unrecorded: what the spans never tell of a run.
+        scope: the instrumentation whose spans these are, if others name their kinds so, too.
+        operation: an attribute whose value is told behind the kind's, with a dot between them.
+        reason: the attribute that says why an agent's answer ended.
     """
 
     kind: str
@@ -57,9 +60,23 @@ class Dialect:
     server: str = ""
     is_json: bool = True
     unrecorded: tuple[str, ...] = ()
+    scope: str = ""
+    operation: str = ""
+    reason: str = ""
 
 
 DIALECTS = (
+    Dialect(  # VoltAgent, whose model calls do not tell what the model says; the messages in its memory do
+        "span.type",
+        {"": "agent", "llm": "model", "tool": "tool", "memory.write": "model"},
+        inputs=("llm.messages", "input"),
+        outputs=("output",),
+        names=("tool.name",),
+        ids=("tool.call.id",),
+        scope="@voltagent/core",
+        operation="memory.operation",
+        reason="ai.response.finish_reason",
+    ),
     Dialect(  # Claude Code
         "span.type",
         {"interaction": "agent", "llm_request": "model", "tool": "tool"},
@@ -169,7 +186,9 @@ DIALECTS = (
     ),
 )
 
-_MARKS = {mark for dialect in DIALECTS for mark in ([dialect.kind] if dialect.kind else dialect.kinds)}
+_BY_SCOPE = {dialect.scope: dialect for dialect in DIALECTS if dialect.scope}
+_OTHERS = [dialect for dialect in DIALECTS if not dialect.scope]
+_MARKS = {mark for dialect in _OTHERS for mark in ([dialect.kind] if dialect.kind else dialect.kinds)}
 """The attributes and names by which their spans are told."""
 
 
@@ -194,7 +213,10 @@ def runs_of_spans(spans: Iterable[Span]) -> Iterator[hub.Run | ConversionError]:
 def follows(span: Span) -> bool:
     """Check whether a tracer of the table recorded a span, and whether it tells more than the others do."""
     return (dialect := _dialect_of(span)) is not None and (
-        dialect.root or dialect.failure[0] != "" or _kind(span, dialect) in dialect.kinds
+        dialect.root
+        or dialect.scope != ""
+        or dialect.failure[0] != ""
+        or _kind(span, dialect) in dialect.kinds
     )
 
 
@@ -207,12 +229,17 @@ def node(span: Span) -> Node:
     if kind is None and is_root:
         kind = "agent"
     losses, used = Losses(), {dialect.kind, dialect.failure[0], dialect.server, *dialect.names, *dialect.ids}
+    used |= {dialect.operation, dialect.reason}
     scores = list(genai.scores_of(span))
     if all(hub.is_outcome(*score) for score in scores):
         used |= set(genai.SCORE)
     service = span.text("service.name")
     error = span.error("-" if _failed(span, dialect) and not span.failed else None)
-    given, returned = (_first(span, names, dialect, used) for names in (dialect.inputs, dialect.outputs))
+    error = error or next(hub.cut_off(span.attributes.get(dialect.reason)), None)
+    is_kept = dialect.operation in span.attributes  # then the output is no message
+    given, returned = (
+        _first(span, names, dialect, used) for names in (dialect.inputs, () if is_kept else dialect.outputs)
+    )
     event: ModelCall | ToolRun | None = None
     if kind == "tool":
         event = span.tool_run(
@@ -259,15 +286,19 @@ def with_failures(spans: Iterable[Span]) -> Iterator[Span]:
 
 
 def _dialect_of(span: Span) -> Dialect | None:
+    if (own := _BY_SCOPE.get(span.scope)) is not None:
+        return own
     if _MARKS.isdisjoint(span.attributes) and span.name not in _MARKS:  # as most spans
         return None
     return next(
-        (d for d in DIALECTS if d.kind in span.attributes or (not d.kind and span.name in d.kinds)), None
+        (d for d in _OTHERS if d.kind in span.attributes or (not d.kind and span.name in d.kinds)), None
     )
 
 
 def _kind(span: Span, dialect: Dialect) -> str:
-    return as_text(parse_json(span.attributes.get(dialect.kind, span.name))).lower()
+    kind = span.attributes.get(dialect.kind, "" if dialect.scope else span.name)
+    operation = as_text(span.attributes.get(dialect.operation))
+    return ".".join(filter(None, (as_text(parse_json(kind)).lower(), operation)))
 
 
 def _failed(span: Span, dialect: Dialect) -> bool:

@@ -189,7 +189,7 @@ def _add_events(spans: list[Span], documents: list[Any]) -> None:
 
 def _node_of(span: Span) -> Node:
     conventions = next(
-        (convention for convention in (openinference, ai_sdk, dialects) if convention.follows(span)), genai
+        (each for each in (openinference, ai_sdk, genai, dialects) if each.follows(span)), genai
     )
     return Node.of(span.trace_id, span.id, span.parent_id, lambda: conventions.node(span))
 

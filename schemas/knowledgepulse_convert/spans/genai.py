@@ -10,6 +10,7 @@ Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ from knowledgepulse_convert.common.reading import (
     text_or_none,
     without,
 )
+from knowledgepulse_convert.common.statuses import is_failure
 from knowledgepulse_convert.messages import any_vendor, gemini
 from knowledgepulse_convert.messages.definitions import definitions_of
 from knowledgepulse_convert.messages.otel import flat_message, messages_of
@@ -55,6 +57,17 @@ _MERGED = "(merged tools)"
 """The tool's name in the span of ADK that repeats the responses of parallel calls."""
 _ADK = "gcp.vertex.agent"
 _ADK_REQUEST, _ADK_RESPONSE = f"{_ADK}.llm_request", f"{_ADK}.llm_response"
+_KOOG = "koog.node.output"
+_KOOG_FAILED = ("ToolResultKind.Failure", "ToolResultKind.ValidationError")
+_OUTCOMES = ("gen_ai.tool.status", f"{_TOOL_CALL}.outcome")
+"""Where Strands and rig write whether a call failed."""
+_LISTED = re.compile(r"\[([\w, -]+)\]")
+"""How Koog writes a list of finish reasons."""
+
+
+def follows(span: Span) -> bool:
+    """Check whether the Agent Development Kit recorded a span, whose names of operations others have, too."""
+    return span.scope == _ADK or _ADK_REQUEST in span.attributes
 
 
 def node(span: Span) -> Node:
@@ -91,13 +104,27 @@ def node(span: Span) -> Node:
 
 
 def _failures(span: Span) -> Iterator[ToolRun]:
-    """Yield the executions that have failed in the tasks of a crew, whose tools have no spans."""
-    outputs = span.attributes.get(_CREW)
+    """Yield the executions that have failed in the tasks of a crew, or in a node of Koog's graph."""
+    koog, outputs = as_text(span.attributes.get(_KOOG)), span.attributes.get(_CREW)
+    if any(failed in koog for failed in _KOOG_FAILED):
+        yield from _failures_of_koog(parse_json(koog))
     tasks = parse_repr(outputs) if isinstance(outputs, str) and _CREW_FAILURE in outputs else ()
     for record in (record for task in tasks for record in task.get("tool_failures", ())):
         match record:
             case {"tool_name": str(name), "tool_args": arguments, "failure": {"message": str(message)}}:
                 yield ToolRun(hub.ToolCall(name, arguments), message, failed=True)
+
+
+def _failures_of_koog(output: Any) -> Iterator[ToolRun]:
+    """Yield the failed ones of the results of a node, as the spans of unknown tools do not tell them."""
+    results = output.get("toolResults") if isinstance(output, dict) else None
+    for result in as_list(results):
+        match result:
+            case {"tool": str(name), "output": text, "resultKind": {"type": str(kind)}, **rest} if (
+                kind.endswith(_KOOG_FAILED)
+            ):
+                call = hub.ToolCall(name, rest.get("toolArgs"), text_or_none(rest.get("id")))
+                yield ToolRun(call, as_text(text), failed=True)
 
 
 def evaluation_event(name: Any, value: Any) -> Event:
@@ -116,9 +143,11 @@ def _model_call(span: Span, used: set[str], losses: Losses) -> ModelCall:
     call = _recorded(span, used, losses) or _adk(span, used, losses) or _numbered(span, used, losses)
     if not (call.input or call.output):
         call = _events(span, used, losses)
-    reasons = span.attributes.get(_FINISH)
+    reasons = parse_json(span.attributes.get(_FINISH))
+    if isinstance(reasons, str) and (listed := _LISTED.fullmatch(reasons)):
+        reasons = listed[1].split(", ")
     used.add(_FINISH)
-    errors = [error for reason in as_list(parse_json(reasons)) for error in hub.cut_off(reason)][:1]
+    errors = [error for reason in as_list(reasons) for error in hub.cut_off(reason)][:1]
     has_error = any(isinstance(part, hub.Error) for part in hub.parts_in(call.output))
     if errors and not has_error:
         call = ModelCall(call.input, (*call.output, hub.message("assistant", *errors)))
@@ -191,11 +220,14 @@ def _adk(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
 
 
 def _adk_system(config: dict[str, Any], losses: Losses) -> Iterator[hub.Message]:
-    text, tools = config.get("system_instruction"), config.get("tools")
-    rest = without(config, "system_instruction", "tools")
+    names = ("system_instruction", "systemInstruction")  # the second is of ADK for Java
+    text, tools = next((config[name] for name in names if name in config), None), config.get("tools")
+    rest = without(config, *names, "tools")
     losses.add(f"{_ADK_REQUEST}.config", rest)
     yield from definitions_of(tools or [], f"{_ADK_REQUEST}.config.tools", losses)
-    if text:
+    if isinstance(text, dict) and gemini.recognises(text):
+        yield gemini.message_of(without(text, "role"), "system", f"{_ADK_REQUEST}.config", losses)
+    elif text:
         yield hub.message("system", hub.Text(as_text(text)))
 
 
@@ -258,7 +290,7 @@ def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losse
         return next((span.attributes[name] for name in names if name in span.attributes), None)
 
     name = first("gen_ai.tool.name", _TOOL, "traceloop.entity.name")
-    call_id = first(f"{_TOOL_CALL}.id")
+    call_id = first(f"{_TOOL_CALL}.id", "gen_ai.tool_call.id")  # the second is of ADK for Java
     arguments = first(
         f"{_TOOL_CALL}.arguments",
         f"{_ADK}.tool_call_args",
@@ -277,7 +309,7 @@ def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losse
         error,
         losses,
         call_id=text_or_none(call_id),
-        failed=first("gen_ai.tool.status") == "error",  # Strands
+        failed=is_failure(first(*_OUTCOMES)),
     )
 
 

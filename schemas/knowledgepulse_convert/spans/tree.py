@@ -36,6 +36,8 @@ _SPAN_ID = re.compile("(?!0+$)[0-9a-f]{16}")
 
 _REASON = re.compile("[hp](?:_r|R)eason")
 """The end of the names of finish reasons and stop reasons, which is found sooner than the whole."""
+_NO_REASON = re.compile(r"reasons?\W+unknown\b", re.IGNORECASE)
+"""A finish reason that says nothing, such as rig's."""
 _CALLED = re.compile(r"reasons?\W+tool[_-]?(?:calls?|use)\b", re.IGNORECASE)
 """A finish reason that says that the model made calls."""
 _IS_ERROR = re.compile(r"error\\*[\"']?[:=] ?(?:true|false)", re.IGNORECASE)
@@ -495,7 +497,7 @@ def _asks(event: ModelCall | ToolRun | hub.Error) -> bool:
 def _ending(root: Node, nodes: list[Node]) -> Ending | None:
     """Return how a run ended, if its messages do not tell it: with an answer that was not recorded."""
     if root.error is not None:
-        return "failed"
+        return "cut_off" if root.error.interruption else "failed"
     silent = [node for node in nodes if node.silent]
     is_told = any(_has_output(node.event) for node in nodes if node.event)
     return "answered" if silent and not is_told and not silent[-1].tells(_CALLED) else None
@@ -509,8 +511,8 @@ def _unrecorded(nodes: list[Node], messages: list[hub.Message]) -> Iterator[str]
     are_told = are_run or any(part.failed for part in responses)
     if responses and not are_told and not any(node.tells(_IS_ERROR) for node in nodes):
         yield "failed calls"
-    calls = (node for node in nodes if node.silent or isinstance(node.event, ModelCall))
-    if not any(node.tells(_REASON) for node in calls):
+    calls = [node for node in nodes if node.silent or isinstance(node.event, ModelCall)]
+    if not any(node.tells(_REASON) for node in calls) or any(node.tells(_NO_REASON) for node in calls):
         yield "finish reasons"
 
 

@@ -43,6 +43,7 @@ UNREPORTED = {
     ),
     "the definition of a tool that each request repeats": (
         r"(agent_lightning|weave): .*[.]tools\[function\].*"
+        r"|otlp: ADK for Java .*[.]functionDeclarations\[\][.]parameters.*"
     ),
     "what the trajectory in a row has, too": (
         r"art: rows of a Parquet file.*[.](group_json|messages|metadata|metrics|tools).*"
