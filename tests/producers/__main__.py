@@ -21,16 +21,18 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     arguments = _arguments()
     pairs = list(_chosen(arguments))
-    missing = set() if arguments.compare else _not_installed(pairs)
+    missing = {} if arguments.compare else _not_installed(pairs)
     verdicts = {}
 
     def checked(pair: tuple[Producer, str]) -> Verdict:
-        return Verdict(NOT_INSTALLED) if pair[0] in missing else _checked(*pair, arguments)
+        reason = missing.get(pair[0])
+        return Verdict(NOT_INSTALLED, said=reason) if reason else _checked(*pair, arguments)
 
     with ThreadPoolExecutor(arguments.jobs) as executor:
         for (producer, run), verdict in zip(pairs, executor.map(checked, pairs), strict=True):
             verdicts[producer, run] = verdict
-            report.keep(producer, run, verdict)
+            if verdict.verdict != NOT_INSTALLED:  # the last verdict of a machine that has it remains
+                report.keep(producer, run, verdict)
             if arguments.record and verdict.verdict == RIGHT and verdict.traces:
                 record(producer, run, arguments.output / producer.name / run)
             print(f"{producer.label}: {run}: {verdict.words}", flush=True)
@@ -56,11 +58,10 @@ def _chosen(arguments: argparse.Namespace) -> Iterator[tuple[Producer, str]]:
             yield from ((producer, run) for run in producer.runs if run in arguments.run)
 
 
-def _not_installed(pairs: list[tuple[Producer, str]]) -> set[Producer]:
-    """Install the producers, one after another, since some share an environment."""
-    return {
-        producer for producer in dict.fromkeys(producer for producer, _ in pairs) if not producer.install()
-    }
+def _not_installed(pairs: list[tuple[Producer, str]]) -> dict[Producer, str]:
+    """Install the producers, one after another, since some share an environment; say why some cannot be."""
+    reasons = {producer: producer.install() for producer in dict.fromkeys(producer for producer, _ in pairs)}
+    return {producer: reason for producer, reason in reasons.items() if reason}
 
 
 def _checked(producer: Producer, run: str, arguments: argparse.Namespace) -> Verdict:

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
+from knowledgepulse_worker.tools.convert.unpacking import read_member
 from producers.model import seen_results
 from producers.producer import Producer
 from producers.script import Call, Script, Turn
@@ -19,6 +21,8 @@ from producers.script import Call, Script, Turn
 RIGHT, PARTLY, NOT_READ, REFUSED, NOTHING = "right", "partly", "not read", "refused", "nothing written"
 NOT_INSTALLED = "not installed"
 _ADVICE = "enable content capture"
+ARCHIVE = ".eval"
+"""The suffix of Inspect's archives."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ class Verdict:
 
     @property
     def words(self) -> str:
+        if self.verdict == NOT_INSTALLED:
+            return f"{self.verdict}: {self.said}"
         silently = ", without a word" if self.silently_wrong else ""
         differs = f": {', '.join(self.differs)}{silently}" if self.differs else ""
         unrecorded = f" (not recorded: {', '.join(self.unrecorded)})" if self.unrecorded else ""
@@ -103,13 +109,22 @@ def compared(producer: Producer, run: str, output: Path) -> Verdict:
     said = _said(done.stderr)
     if not traces:
         return _of_refusal(followed, said)
-    written = (document.read_text(errors="replace") for document in documents)
-    text = "".join([*written, done.stdout])  # streamed in pieces
+    text = "".join([*map(text_of, documents), done.stdout])  # streamed in pieces
     differs, unrecorded = differences(followed, seen_results(output / "requests.jsonl"), text, traces)
     told = {sign.name for part, sign in SIGNS.items() if part not in differs}
     unrecorded = [each for each in unrecorded if each not in told]
     warnings = said if done.returncode or "warning" in said else ""
     return Verdict(PARTLY if differs else RIGHT, differs, warnings, len(traces), unrecorded)
+
+
+def text_of(document: Path) -> str:
+    """Return the text of a document, of all files in a folder, or of all members of an archive."""
+    if document.is_dir():
+        return "".join(text_of(file) for file in sorted(document.rglob("*")) if file.is_file())
+    if document.suffix != ARCHIVE:
+        return document.read_text(errors="replace")  # such as a database
+    with ZipFile(document) as archive:
+        return "".join(read_member(archive, member).decode() for member in archive.infolist())
 
 
 def _of_refusal(script: Script, said: str) -> Verdict:
@@ -152,9 +167,14 @@ def _differences(truth: Truth, traces: list[dict[str, Any]]) -> list[str]:
         "thoughts": truth.has_thoughts(found.thoughts),
         "order": truth.has_order(found),
         "answer": truth.answer in (None, found.answer),
-        "success": found.ending in followed.endings and found.success is (found.ending == "answered"),
+        "success": found.ending in followed.endings and found.success is _succeeded(followed, found),
+        "rewards": found.rewards == followed.rewards and found.is_judged is bool(followed.rewards),
     }
     return [part for part, same in parts.items() if not same]
+
+
+def _succeeded(followed: Script, found: Found) -> bool:
+    return found.ending == "answered" if followed.verdict is None else followed.verdict
 
 
 class Truth:
@@ -316,6 +336,8 @@ class Found:
         self.answer = trace["outcome"]["result_summary"]
         self.success = trace["metadata"]["success"]
         self.ending = trace["metadata"]["ending"]
+        self.rewards = {each["name"]: each["value"] for each in trace["metadata"].get("rewards", ())}
+        self.is_judged = trace["metadata"]["outcome_source"] == "label"
 
 
 def _steps(traces: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ class Producer:
         tools: how it calls the tools of the script.
         told: how its documents tell these calls, if otherwise than the model makes them.
         texts: what the model says in a ``call`` and in an ``answer``, if the program reads calls from texts.
+        ungraded: the rewards that it gives a run that nobody grades.
         python: the version of Python that it needs, if not this one, which has to be in the PATH.
     """
 
@@ -62,6 +63,7 @@ class Producer:
     tools: dict[str, Any] = field(default_factory=dict)
     told: dict[str, Any] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
+    ungraded: dict[str, float] = field(default_factory=dict)
     python: str = sys.executable
 
     @property
@@ -86,10 +88,11 @@ class Producer:
 
     def truth(self, run: str) -> Script:
         """Return what its documents have to tell of a run."""
-        return script(run, self.tools | self.told)
+        followed = script(run, self.tools | self.told)
+        return replace(followed, rewards=followed.rewards or self.ungraded)
 
-    def install(self) -> bool:
-        """Make the environment, unless it has these packages already; return whether it could be made."""
+    def install(self) -> str:
+        """Make the environment, unless it has these packages already; return why it could not be made."""
         made = self.place / "packages.txt"
         wanted = "\n".join(self.packages)
         if not made.exists() or made.read_text() != wanted:
@@ -98,12 +101,14 @@ class Producer:
             self.place.mkdir(parents=True)
             try:
                 INSTALLERS[self.language](self)
-            except subprocess.CalledProcessError:
-                return False
+            except FileNotFoundError as error:
+                return f"there is no {error.filename}"
+            except subprocess.CalledProcessError as error:
+                return f"{' '.join(error.cmd[:4])} … ended with {error.returncode}"
             made.write_text(wanted)
         shutil.copytree(self.folder, self.place / "runner", dirs_exist_ok=True)
         shutil.copytree(JAVASCRIPT, self.place / "runner", dirs_exist_ok=True)
-        return True
+        return ""
 
 
 def version(requirements: list[str]) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import platform
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from knowledgepulse_worker.tools.convert.results_folders import files_in, joined
+from producers.comparison import ARCHIVE
 from producers.model import seen_results
 from producers.producer import ROOT, Producer
 from producers.script import Script, script
@@ -39,7 +42,10 @@ _DROPPED = re.compile(
 
 def record(producer: Producer, run: str, output: Path) -> None:
     """Write a run's document to the producer's recorded runs, in place of an earlier record."""
-    documents = [_parsed(file.read_text()) for file in sorted(output.glob(producer.document))]
+    paths = sorted(output.glob(producer.document))
+    if any(path.suffix == ARCHIVE for path in paths):
+        return  # the same logs are recorded as JSON
+    documents = [_parsed(text) for path in paths for text in _texts(path)]
     seen = sorted(seen_results(output / "requests.jsonl"))
     content = {"document": documents if documents[1:] else documents[0], "seen": seen}
     of = {"producer": producer.name, "run": run, "recorded": f"{producer.label}, {_today()}"}
@@ -51,6 +57,12 @@ def record(producer: Producer, run: str, output: Path) -> None:
     kept = file.read_text().splitlines() if file.exists() else []
     lines = {_key(each): each for each in [*kept, line]}
     file.write_text("".join(f"{lines[key]}\n" for key in sorted(lines)))
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """Yield the text of a document, or of those in a folder with what other files say of their runs."""
+    for file in files_in(path) if path.is_dir() else [path]:
+        yield b"".join(joined(str(file), file.open("rb"))).decode()
 
 
 def recorded_runs() -> list[dict[str, Any]]:

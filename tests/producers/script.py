@@ -46,7 +46,11 @@ class Turn:
 
 @dataclass(frozen=True)
 class Script:
-    """What is said in a conversation; ``agents`` holds the conversations of the agents that it asks."""
+    """What is said in a conversation; ``agents`` holds the conversations of the agents that it asks.
+
+    Attributes:
+        rewards: What graders give the run, by their names; none of a run that nobody grades.
+    """
 
     objective: str
     turns: tuple[Turn, ...]
@@ -54,6 +58,12 @@ class Script:
     limit: int | None = None
     content: bool = True
     agents: dict[str, Script] = field(default_factory=dict)
+    rewards: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> bool | None:
+        """What the graders say; None if there are none."""
+        return all(reward == 1 for reward in self.rewards.values()) if self.rewards else None
 
     @property
     def answer(self) -> str | None:
@@ -116,6 +126,7 @@ class Script:
                 "stream": self.stream,
                 "limit": self.limit,
                 "content": self.content,
+                "rewards": self.rewards,
                 "results": results,
             }
         )

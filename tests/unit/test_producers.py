@@ -149,6 +149,9 @@ def out_of_order(trace):
         (lambda trace: trace["task"].update(objective="Hello"), {"objective"}),
         (lambda trace: trace["outcome"].update(result_summary="Hello"), {"answer"}),
         (lambda trace: trace["metadata"].update(success=False), {"success"}),
+        (lambda trace: trace["metadata"].update(ending="cut_off"), {"success"}),
+        (lambda trace: trace["metadata"].update(rewards=[{"name": "reward", "value": 1}]), {"rewards"}),
+        (lambda trace: trace["metadata"].update(outcome_source="label"), {"rewards"}),
     ],
 )
 def test_the_comparison_names_what_differs(damage, differs):
@@ -156,6 +159,14 @@ def test_the_comparison_names_what_differs(damage, differs):
     (trace,) = traces_of(recorded)
     damage(trace)
     assert set(compared(recorded, [trace])) == differs
+
+
+@pytest.mark.parametrize("rewards", [[], [{"name": "reward", "value": 1.0}]])
+def test_the_comparison_names_a_reward_that_is_not_told_as_it_was_given(rewards):
+    recorded = RECORDED["art/messages: graded_half"]
+    (trace,) = traces_of(recorded)
+    trace["metadata"]["rewards"] = rewards
+    assert compared(recorded, [trace]) == ["rewards"]
 
 
 def test_a_text_that_a_document_does_not_hold_is_named_and_not_expected():

@@ -103,4 +103,5 @@ FORMAT = InputFormat(
     "messages_and_choices reward metrics metadata",
     lambda document: are_all(_recognises, document),
     _runs,
+    unrecorded=("failed calls",),
 )
