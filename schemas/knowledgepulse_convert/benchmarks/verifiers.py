@@ -146,4 +146,5 @@ FORMAT = InputFormat(
     "env task traces nodes rewards",
     lambda document: are_all(lambda value: _is_trace(value) or _is_episode(value), document),
     _runs,
+    unrecorded=("failed calls",),
 )

@@ -119,4 +119,5 @@ FORMAT = InputFormat(
     lambda document: are_all(_is_event, document),
     _runs,
     is_fragment=_is_event,
+    unrecorded=("failed calls",),
 )

@@ -1,5 +1,6 @@
 from bakery import MODEL, OBJECTIVE, OUTPUT, SCRIPT, VARIANT, weigh
-from inspect_ai import Task, eval
+from inspect_ai import Task
+from inspect_ai import eval as evaluate
 from inspect_ai.dataset import Sample
 from inspect_ai.scorer import Score, mean, scorer
 from inspect_ai.solver import generate, use_tools
@@ -40,7 +41,7 @@ task = Task(
     scorer=[grader(name, reward) for name, reward in SCRIPT["rewards"].items()] or None,
     **limit,
 )
-eval(
+evaluate(
     task,
     model=f"openai/{MODEL}",
     model_args={"responses_api": False},
