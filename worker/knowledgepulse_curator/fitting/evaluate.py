@@ -105,8 +105,6 @@ class DomainEvaluation(LabelCounts):
             constant.
         verdict: the verdict on `fair` and its interval.
         best_f1: the threshold with the highest F1; None unless the score tells the labels apart.
-        precise: the threshold with the highest recall at the requested precision; None also if no threshold
-            with enough traces on each side reaches that precision.
     """
 
     score: Estimate | None
@@ -121,7 +119,6 @@ class DomainEvaluation(LabelCounts):
     fair: Estimate | None
     verdict: ScoreVerdict
     best_f1: OperatingPoint | None
-    precise: OperatingPoint | None
 
 
 @dataclass(frozen=True)
@@ -137,7 +134,6 @@ class Evaluation:
     """
 
     policy: str
-    precision: float
     domains: dict[str, DomainEvaluation]
     fitted: dict[str, LeftOutLabels]
     unmatched: int
@@ -170,7 +166,6 @@ def evaluate(
     labels: Labels,
     policy: Policy,
     *,
-    precision: float = 0.9,
     min_reward: float = 0.5,
 ) -> Evaluation:
     """Evaluate a policy's scores against labels; see also :func:`matched`."""
@@ -182,8 +177,7 @@ def evaluate(
     left_out = {name: _left_out(name, part, policy) for name, part in labelled.by_domain(policy).items()}
     return Evaluation(
         policy=policy.digest,
-        precision=precision,
-        domains={name: _evaluate(name, part, policy, precision) for name, part in parts.items()},
+        domains={name: _evaluate(name, part, policy) for name, part in parts.items()},
         fitted={name: fitted for name, fitted in left_out.items() if fitted},
         unmatched=len(labels) - len(labelled.labels),
         unlabelled=len(records) - len(labelled.traces),
@@ -201,7 +195,7 @@ def _left_out(name: str, labelled: LabelledTraces, policy: Policy) -> LeftOutLab
     return LeftOutLabels(labels, len(labelled.traces), fitted.on, Estimate(*fitted.auc))
 
 
-def _evaluate(name: str, labelled: LabelledTraces, policy: Policy, precision: float) -> DomainEvaluation:
+def _evaluate(name: str, labelled: LabelledTraces, policy: Policy) -> DomainEvaluation:
     by_trace = labelled.scores(policy)
     scores = np.array([score.quality_score for score in by_trace])
     score, alone, without = _aucs(by_trace, scores, labelled, policy)
@@ -211,14 +205,14 @@ def _evaluate(name: str, labelled: LabelledTraces, policy: Policy, precision: fl
     constant = min((*leaks, *derived), key=without.__getitem__, default=None)
     fair = without[constant] if constant else score
     verdict = _verdict(fair, labelled)
-    proposed = proposed_thresholds(scores, labelled, precision) if verdict == "tells apart" else (None, None)
+    proposed = best_f1_threshold(scores, labelled) if verdict == "tells apart" else None
     profile = None if name == ALL_DOMAINS else policy.profile(name)
     current = None if profile is None or profile.share is not None else profile.threshold
-    named = (*proposed, current)
+    named = (proposed, current)
     points = operating_points(
         scores, labelled, [threshold for threshold in (*THRESHOLD_GRID, *named) if threshold is not None]
     )
-    best, precise, in_force = (None if threshold is None else points[threshold] for threshold in named)
+    best, in_force = (None if threshold is None else points[threshold] for threshold in named)
     return DomainEvaluation(
         domain=name,
         **labelled.counts,
@@ -236,7 +230,6 @@ def _evaluate(name: str, labelled: LabelledTraces, policy: Policy, precision: fl
         fair=fair,
         verdict=verdict,
         best_f1=best,
-        precise=precise,
     )
 
 
@@ -272,14 +265,8 @@ def _aucs(
     return score, by_name[0], by_name[1]
 
 
-def proposed_thresholds(
-    scores: Array, labelled: LabelledTraces, precision: float
-) -> tuple[float | None, float | None]:
-    """Return the thresholds with the highest F1 and with the highest recall at a precision.
-
-    A threshold needs at least :data:`MIN_SUPPORT` traces on each side. Return None in place of one that does
-    not exist.
-    """
+def best_f1_threshold(scores: Array, labelled: LabelledTraces) -> float | None:
+    """Return the threshold with the highest F1 that has :data:`MIN_SUPPORT` traces on each side, if any."""
     thresholds, index = np.unique(scores, return_inverse=True)
     passing, hits = (
         np.bincount(index, weights)[::-1].cumsum()[::-1] for weights in (np.ones(len(scores)), labelled.kept)
@@ -287,11 +274,7 @@ def proposed_thresholds(
     supported = (passing >= MIN_SUPPORT) & (len(scores) - passing >= MIN_SUPPORT)
     f1 = 2 * hits / (passing + labelled.kept.sum())
     best = thresholds[supported & (f1 == f1[supported].max(initial=0))]
-    precise = thresholds[supported & (hits / passing >= precision)]
-    lowest = (
-        rounded_threshold(scores, float(reached[0])) if len(reached) else None for reached in (best, precise)
-    )
-    return next(lowest), next(lowest)
+    return rounded_threshold(scores, float(best[0])) if len(best) else None
 
 
 def operating_points(

@@ -16,9 +16,12 @@ from knowledgepulse_curator.labels.labelled_inputs import (
 from knowledgepulse_curator.labels.labels import agreement_lines, agreements
 from knowledgepulse_worker.settings import load_policy
 from knowledgepulse_worker.tools.policies.command_inputs import plot_option
-from knowledgepulse_worker.tools.terminal.arguments import EXISTING, SHARE
+from knowledgepulse_worker.tools.terminal.arguments import EXISTING, NumberInRange
 from knowledgepulse_worker.tools.terminal.options import json_option
 from knowledgepulse_worker.tools.terminal.reports import print_report
+
+BELOW_ONE = NumberInRange(0, 1, min_open=True, max_open=True)
+ODDS = NumberInRange(0, min_open=True)
 
 
 @click.command()
@@ -31,14 +34,29 @@ from knowledgepulse_worker.tools.terminal.reports import print_report
     help="Policy file to use instead of the settings' policy. Repeatable: the others are compared with the "
     "first.",
 )
-@click.option("--precision", type=SHARE, default=0.9, help="Precision for which a threshold is proposed.")
+@click.option(
+    "--promise",
+    "--precision",
+    "least",
+    type=BELOW_ONE,
+    help="Say how much may pass so that at least this part of it is worth keeping, with a confidence of 90%. "
+    "(--precision is its former name, until 0.7.0.)",
+)
+@click.option(
+    "--feedback-odds",
+    "odds",
+    type=ODDS,
+    help="With --promise, take labels that do not say how their traces were chosen, if runs worth keeping "
+    "get one up to this many times as often as others, such as 2, or 0.5 for complaints.",
+)
 @reward_option
 @plot_option
 @json_option
 def evaluate(
     given: LabelledInputs,
     policy_files: tuple[Path, ...],
-    precision: float,
+    least: float | None,
+    odds: float | None,
     min_rewards: MinRewards,
     plot: Path | None,
     as_json: bool,
@@ -52,15 +70,24 @@ def evaluate(
     task, are resampled together. With several policies, it prints the differences of the others from the
     first, each with its interval. Where several sources label the same traces, it prints how far they
     agree. If a trace has several labels, the latest counts; people's labels take precedence over a model's.
+
+    With --promise, it first says how much may pass, by labels of traces that were chosen at random. Decide
+    how many labels to give before you look: who looks again and again is promised too much.
     """
     from knowledgepulse_curator.fitting import evaluate, evaluate_report  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_curator.promises.promise import Asked, embedder_of, promises  # noqa: PLC0415 - as above
+    from knowledgepulse_curator.promises.promise_report import promise_lines  # noqa: PLC0415 - as above
 
+    if odds is not None and least is None:
+        raise click.UsageError("--feedback-odds needs --promise")
     policies = [load_policy(file) for file in policy_files] or [given.policy]
     every, min_reward = given.all_labels(), min_rewards.of_labels
     records = given.records()
     every += given.outcome_labels(records, min_rewards)
+    asked = None if least is None else Asked(least, odds, embedder_of(records, given.settings), min_reward)
+    promised = {} if asked is None else promises(records, every, policies[0], asked)
     agreed, used = list(agreements(every, min_reward)), labels_to_use(every)
-    evaluation = evaluate.evaluate(records, used, policies[0], precision=precision, min_reward=min_reward)
+    evaluation = evaluate.evaluate(records, used, policies[0], min_reward=min_reward)
     compared = evaluate.compare(records, used, policies, min_reward=min_reward) if policies[1:] else []
     if plot and any(domain.score for domain in evaluation.domains.values()):
         from knowledgepulse_curator.fitting.plots import plot_evaluation  # noqa: PLC0415 - matplotlib is slow
@@ -68,6 +95,7 @@ def evaluate(
 
         save(plot_evaluation(evaluation, records), plot)
     words = (
+        *promise_lines(promised.values()),
         *evaluate_report.verdicts(evaluation),
         *evaluate_report.changes(compared),
         "",
@@ -75,4 +103,5 @@ def evaluate(
         *agreement_lines(agreed),
         *evaluate_report.comparison_tables(compared),
     )
-    print_report(vars(evaluation) | {"agreements": agreed, "compared": compared}, words, as_json=as_json)
+    report = vars(evaluation) | {"agreements": agreed, "compared": compared, "promises": promised}
+    print_report(report, words, as_json=as_json)

@@ -31,7 +31,7 @@ def verdicts(evaluation: Evaluation) -> Iterator[str]:
         if name not in evaluation.domains:
             told = f"none, as its learned value was fitted to all {left_out.of:,} labels"
             yield f"verdict: {name}: {told}: {_recorded(left_out)}"
-    yield from (verdict(domain, evaluation.precision) for domain in evaluation.domains.values())
+    yield from (verdict(domain) for domain in evaluation.domains.values())
 
 
 def changes(compared: Sequence[PolicyComparison]) -> Iterator[str]:
@@ -73,7 +73,7 @@ def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
             continue
         yield ""
         yield f"{domain.domain}: precision and recall by threshold"
-        yield _operating(domain, evaluation.precision)
+        yield _operating(domain)
         if domain.share is not None:
             yield f"by the policy's share: {_worth(domain.share, domain.traces)}"
     yield ""
@@ -144,12 +144,11 @@ def _warnings(domain: DomainEvaluation) -> Iterator[str]:
             yield f"warning: {domain.domain}: without {title}, the score is no better than chance"
 
 
-def _operating(domain: DomainEvaluation, precision: float) -> Table:
+def _operating(domain: DomainEvaluation) -> Table:
     table = new_table("threshold", "passing", "precision", "recall", "F1", "")
     named = [
         (domain.current, "current"),
         (domain.best_f1, "best F1"),
-        (domain.precise, f"best recall at precision {precision:g}"),
     ]
     rows = {row.threshold: row for row in (*domain.operating, *(row for row, _ in named)) if row}
     for threshold, row in sorted(rows.items()):
@@ -159,9 +158,9 @@ def _operating(domain: DomainEvaluation, precision: float) -> Table:
     return table
 
 
-def verdict(domain: DomainEvaluation, precision: float) -> str:
+def verdict(domain: DomainEvaluation) -> str:
     """Return a domain's verdict on the score and the thresholds."""
-    return f"verdict: {domain.domain}: {_score(domain)}{_proposals(domain, precision)}"
+    return f"verdict: {domain.domain}: {_score(domain)}{_proposals(domain)}"
 
 
 def _score(domain: DomainEvaluation) -> str:
@@ -179,18 +178,13 @@ def _score(domain: DomainEvaluation) -> str:
     return f"{subject} {meaning}: AUC {with_interval(domain.fair)}, where chance is 0.50{length}"
 
 
-def _proposals(domain: DomainEvaluation, precision: float) -> str:
+def _proposals(domain: DomainEvaluation) -> str:
+    base = f"; of all traces, {domain.kept / domain.traces:.2f} are worth keeping"
     if domain.verdict != "tells apart":
-        return "; no threshold is proposed"
-    base = domain.kept / domain.traces
-    points = {f"precision {precision:g}": domain.precise, "the best F1": domain.best_f1}
-    sentences = [
-        f"; for {aim}, {_worth(point, domain.traces)}"
-        if point
-        else f"; no threshold with {MIN_SUPPORT} traces on each side has {aim}"
-        for aim, point in points.items()
-    ]
-    return f"{''.join(sentences)}; of all traces, {base:.2f} are"
+        return f"; no threshold is proposed{base}"
+    if domain.best_f1 is None:
+        return f"; no threshold with {MIN_SUPPORT} traces on each side has the best F1{base}"
+    return f"; for the best F1, {_worth(domain.best_f1, domain.traces)}{base}"
 
 
 def _worth(point: OperatingPoint, traces: int) -> str:

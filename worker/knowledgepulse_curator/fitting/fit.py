@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from knowledgepulse_curator.fitting import logistic, word_fit
-from knowledgepulse_curator.fitting.fitted_traces import recorded
 from knowledgepulse_curator.fitting.labelled_traces import (
     NO_LABEL,
     OUTCOME_DIMENSION,
@@ -29,6 +28,7 @@ from knowledgepulse_curator.fitting.labelled_traces import (
 from knowledgepulse_curator.fitting.length import AgainstLength, against_length, length_odds
 from knowledgepulse_curator.fitting.permutations import level, scaled, surprise
 from knowledgepulse_curator.fitting.word_fit import TraceWords, WordFit, fit_words
+from knowledgepulse_curator.labels.fitted_traces import recorded
 from knowledgepulse_curator.labels.labels import MIN_SUPPORT, Labels
 from knowledgepulse_worker.policy import FitOrigin, LearnedValue, Policy
 from knowledgepulse_worker.scoring import ScoredRecord

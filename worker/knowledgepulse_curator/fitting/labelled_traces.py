@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from knowledgepulse_curator.fitting.fitted_traces import fitted_to
-from knowledgepulse_curator.fitting.groups import GROUP_ORIGINS, GroupOrigin, groups_of
+from knowledgepulse_curator.labels.fitted_traces import fitted_to
+from knowledgepulse_curator.labels.groups import GROUP_ORIGINS, GroupOrigin, groups_of
 from knowledgepulse_curator.labels.labels import MIN_SUPPORT, OUTCOME, Label, Labels, drawn_place, label_of
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.extras import extra
@@ -193,7 +193,7 @@ def with_rest(records: Sequence[ScoredRecord], labels: Labels, min_reward: float
 
 
 def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) -> LabelledTraces:
-    """Return the labelled traces; raise an InputError unless some are worth keeping and some are not."""
+    """Return the labelled traces; raise an InputError if there are none."""
     pairs = [(record, label) for record in records if (label := label_of(record, labels)) is not None]
     groups = groups_of([record for record, _ in pairs], [label for _, label in pairs])
     traces = [
@@ -202,12 +202,6 @@ def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) 
     ]
     if not traces:
         raise InputError(_no_match(records, labels))
-    kept = sum(trace.kept for trace in traces)
-    if kept in (0, len(traces)):
-        verdict, count = ("keep" if kept else "drop"), f"{len(traces):,} of {len(traces):,}"
-        raise InputError(
-            f"every matching label says '{verdict}' ({count}); both kept and dropped traces are needed"
-        )
     return LabelledTraces(traces, records)
 
 

@@ -17,7 +17,7 @@ from itertools import chain
 import numpy as np
 
 from knowledgepulse_curator.fitting import logistic
-from knowledgepulse_curator.fitting.groups import GroupOrigin
+from knowledgepulse_curator.labels.groups import GroupOrigin
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.tools.policies.estimates import Array
 

@@ -34,11 +34,13 @@ class ToLabel:
         record: its score under the policy to label for.
         value: its JSON; None if only the record's shortened content is known.
         other_runs: the ids of the other traces with this objective, which get the same group.
+        sampling: how the trace was chosen, for its label.
     """
 
     record: ScoredRecord
     value: bytes | None
     other_runs: tuple[str, ...] = ()
+    sampling: Literal["random", "passing", "step"] | None = None
 
     @property
     def group(self) -> str | None:
@@ -58,6 +60,7 @@ class LabelSession:
         self.total, self.by, self.file = len(traces), by, file
         self.revision = 0  # number of changes so far, which tells an outdated page
         given = {label.id: label for label in file.labels if label.source == by}
+        given = {name: label for name, label in given.items() if not label.skipped}
         after = max((number for number, trace in enumerate(traces, 1) if trace.record.id in given), default=0)
         # The traces that had a label at the start, with it.
         self.labelled = [(trace, given[trace.record.id]) for trace in traces if trace.record.id in given]
@@ -98,16 +101,27 @@ class LabelSession:
     def decide(self, answer: LabelDecision, *, reward: float | None = None) -> None:
         """Label or skip the current trace. The label has a reward instead of the answer if there is one.
 
+        A skipped trace gets a label, too, which later ones replace: of a promise, it is not worth keeping.
+
         Raises:
             InputError: the label could not be written; the trace stays the current one.
         """
         trace = self._waiting[0]
-        if answer == "skip":
+        keep, skipped = answer == "keep", answer == "skip"
+        given = {"keep": keep} if reward is None else {"reward": reward}
+        self.file.append(
+            Label(
+                trace.record.id,
+                source=self.by,
+                group=trace.group,
+                sampling=trace.sampling,
+                skipped=skipped,
+                **given,
+            )
+        )
+        if skipped:
             self._waiting.rotate(-1)
         else:
-            keep = answer == "keep"
-            given = {"keep": keep} if reward is None else {"reward": reward}
-            self.file.append(Label(trace.record.id, source=self.by, group=trace.group, **given))
             self._waiting.popleft()
             self._kept[trace.record.id] = keep
         self._decided.append((trace, answer))
@@ -116,10 +130,10 @@ class LabelSession:
     def undo(self) -> None:
         """Return to the trace of the last answer and remove its label; requires :attr:`can_undo`."""
         trace, answer = self._decided.pop()
+        self.file.remove_last()
         if answer == "skip":
             self._waiting.rotate(1)
         else:
-            self.file.remove_last()
             del self._kept[trace.record.id]
             self._waiting.appendleft(trace)
         self.revision += 1

@@ -133,12 +133,27 @@ def judged_source_options(command: Command) -> Command:
 
 def labels_to_use(labels: Sequence[Label]) -> Labels:
     """Return the last label of each trace, by people if there are any, otherwise by a judge."""
-    people = [label for label in labels if not label.is_judges]
-    if people and len(people) < len(labels):
-        errors.print(f"left out {len(labels) - len(people)} labels of judges, as there are people's")
-    return {label.id: label for label in people or labels}
+    told = for_figures(labels)
+    people = [label for label in told if not label.is_judges]
+    if people and len(people) < len(told):
+        errors.print(f"left out {len(told) - len(people)} labels of judges, as there are people's")
+    return {label.id: label for label in people or told}
 
 
 def labels_to_fit(labels: Sequence[Label]) -> Labels:
     """Return the last label of each trace, by a person if there is one, otherwise by a judge."""
-    return {label.id: label for label in sorted(labels, key=lambda label: not label.is_judges)}
+    return {label.id: label for label in sorted(for_figures(labels), key=lambda label: not label.is_judges)}
+
+
+def for_figures(labels: Sequence[Label]) -> list[Label]:
+    """Return the labels but for those that tell nothing of all traces, and say how many these are.
+
+    A skipped trace has no judgement. Labels that a promise's plan asked for are of the best traces alone.
+    """
+    told = [label for label in labels if not label.skipped and label.sampling != "step"]
+    if len(told) < len(labels):
+        errors.print(
+            f"left out of all figures but a promise: {len(labels) - len(told)} labels of skipped traces "
+            "and of a promise's plan"
+        )
+    return told

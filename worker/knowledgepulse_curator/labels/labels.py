@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -30,6 +30,10 @@ class Label(msgspec.Struct, frozen=True, omit_defaults=True):
         id: the trace's id, or that of its run in the system it comes from (`metadata.native_id`).
         source: the person or the tool that gave the label.
         group: shared by traces that are not independent, such as the trials of one task; found if None.
+        sampling: how the trace was chosen: at random of all traces of its domain, at random of those that
+            pass, or by a plan of `policy label --promise`; None if that is not known.
+        skipped: whether the labeller could not tell. Such a label says `keep: false`, but only a promise
+            reads it.
     """
 
     id: Annotated[str, Meta(min_length=1)]
@@ -37,6 +41,8 @@ class Label(msgspec.Struct, frozen=True, omit_defaults=True):
     reward: float | None = None
     source: str | None = None
     group: str | int | None = None
+    sampling: Literal["random", "passing", "step"] | None = None
+    skipped: bool = False
 
     @property
     def is_judges(self) -> bool:
@@ -168,11 +174,11 @@ def agreements(labels: Iterable[Label], min_reward: float) -> Iterator[Agreement
     number of pairs grows with the square of the number of sources.
 
     ``labels``: the labels of all sources. The last label that a source gives to a trace counts. Labels
-    without a source are left out.
+    without a source, and those of skipped traces, are left out.
     """
     by_trace: defaultdict[str, dict[str, bool]] = defaultdict(dict)
     for label in labels:
-        if label.source:
+        if label.source and not label.skipped:
             by_trace[label.id][label.source] = label.is_kept(min_reward)
     given = Counter(source for kept in by_trace.values() for source in kept)
     compared = set(sorted(given, key=lambda source: (-given[source], source))[:MAX_SOURCES])

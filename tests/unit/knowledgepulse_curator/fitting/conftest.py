@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from knowledgepulse_curator.fitting import permutations
-from knowledgepulse_curator.fitting.fitted_traces import recorded
+from knowledgepulse_curator.labels.fitted_traces import recorded
 from knowledgepulse_curator.labels.labels import Label
 from knowledgepulse_worker.policy import FACTS_VERSION, FitOrigin, LearnedValue, Policy, Term
 from knowledgepulse_worker.scoring import ScoredRecord

@@ -86,7 +86,8 @@ def run(kp_worker, server, waits, tmp_path, real_traces):
 
 def labels(tmp_path):
     lines = (tmp_path / "judged.jsonl").read_text().splitlines()
-    return {(label := json.loads(line))["id"][-1]: label["keep"] for line in lines}
+    told = map(json.loads, lines)
+    return {label["id"][-1]: label["keep"] for label in told if not label.get("skipped")}
 
 
 def test_a_model_labels_and_its_cost_is_told(run, server, waits, tmp_path):

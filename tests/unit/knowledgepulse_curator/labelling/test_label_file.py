@@ -118,3 +118,19 @@ def test_a_label_names_the_task_that_other_traces_share(tmp_path, make_record):
 
     groups = [label.group for label in labels_of_files([tmp_path / "labels.jsonl"])]
     assert groups == [f"task {task_of('a')}", None]
+
+
+def test_a_skipped_trace_has_a_label_that_the_next_session_and_undo_replace(tmp_path, make_record):
+    traces = [ToLabel(make_record(id="kp:trace:0"), b"{}", sampling="random")]
+    path = tmp_path / "labels.jsonl"
+    with open_labels(path) as file:
+        session = LabelSession(traces, file, "ann")
+        session.decide("skip")
+    (written,) = path.read_text().splitlines()
+    assert '"sampling":"random","skipped":true' in written
+    with open_labels(path) as file:
+        session = LabelSession(traces, file, "ann")
+        assert session.current is traces[0]
+        session.decide("skip")
+        session.undo()
+        assert path.read_text().splitlines() == [written]

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from knowledgepulse_curator.fitting import groups as groups_module
-from knowledgepulse_curator.fitting.groups import groups_of
+from knowledgepulse_curator.labels import groups as groups_module
+from knowledgepulse_curator.labels.groups import groups_of
 from knowledgepulse_curator.labels.labels import Label
 from knowledgepulse_worker.scoring import Graded, StepText, content
 

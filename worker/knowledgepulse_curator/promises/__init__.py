@@ -1,0 +1,1 @@
+"""Promises: how much may pass so that at least a part of it is worth keeping."""

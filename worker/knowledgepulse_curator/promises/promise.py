@@ -1,0 +1,290 @@
+"""A promise on a domain: what is certified by which labels, of whom it speaks, and what it does not know."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+import numpy as np
+from msgspec.structs import replace
+
+from knowledgepulse_curator.labels.fitted_traces import fitted_to
+from knowledgepulse_curator.labels.groups import groups_of
+from knowledgepulse_curator.labels.labels import MIN_KEPT_REWARD, OUTCOME, Label, label_of
+from knowledgepulse_curator.promises.certificate import (
+    CONFIDENCE,
+    SHARES,
+    Evidence,
+    asked_of_feedback,
+    evidence,
+    fewest,
+    floor,
+    labels_needed,
+    widest,
+)
+from knowledgepulse_curator.promises.ranks import NEVER, passing_now, widths
+from knowledgepulse_worker import __version__
+from knowledgepulse_worker.message_text import printable
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.policies.estimates import Array
+from knowledgepulse_worker.tools.score.offline import embedder_name
+
+MAX_UNKNOWN = 0.1
+"""The greatest part of what passes that may be by agents of which no label speaks."""
+
+BEST_TENTH = SHARES.index(0.1)
+
+Sampling = Literal["random", "passing", "feedback", "out of fold"]
+"""How the labelled traces were chosen; ``out of fold``: at random, and the value was fitted to the others."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a promise.
+
+    Attributes:
+        least: the least part of what passes that is to be worth keeping.
+        odds: how much more often runs worth keeping get feedback than others; None to leave feedback out.
+        embedder: that of the settings.
+        min_reward: the lowest reward of a trace worth keeping.
+    """
+
+    least: float
+    odds: float | None = None
+    embedder: str | None = None
+    min_reward: float = MIN_KEPT_REWARD
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promise:
+    """What labels promise of a domain.
+
+    Attributes:
+        outcome: whether a share is promised.
+        share: the widest promised share; None without one, and if what passes now is promised, whatever the
+            share.
+        floors: of the best tenth, of all or of what passes now, the least part that is worth keeping, each
+            with the confidence on its own.
+        unknown: why nothing is known.
+        labels, kept, tasks: the numbers of labels, of those worth keeping, and of their tasks.
+        of_task: the most labels of one task.
+        by: the numbers of labels by who gave them.
+        agents: the parts of the labels by agent.
+        without_label: the parts of what would pass by agents of which there is no label.
+        since, until: the times of the first and the last labelled raw record; None if they have none.
+        withheld: the number of traces that guards withhold, of which nothing is said.
+        needed: how many labels of passing traces would settle it at the rate that was measured; None if none
+            would.
+        skipped: the number of labels that were skipped, and count as not worth keeping.
+    """
+
+    domain: str
+    least: float
+    confidence: float
+    outcome: Literal["promised", "none", "not known"]
+    share: float | None
+    floors: dict[str, float]
+    unknown: list[str]
+    sampling: Sampling | None
+    odds: float | None
+    labels: int
+    kept: int
+    tasks: int
+    of_task: int
+    skipped: int
+    by: dict[str, int]
+    agents: dict[str, float]
+    without_label: dict[str, float]
+    since: str | None
+    until: str | None
+    withheld: int
+    needed: int | None
+    policy: str
+    embedder: str | None
+    partitions: int
+    release: str
+
+
+class Sample:
+    """Labelled traces that were chosen in one way.
+
+    Args:
+        pairs: the traces that may count, with their labels.
+        sampling: how they were chosen.
+        passes: whether each passes by each of the tested shares, shape (shares, n).
+        shares: these shares; None stands for what passes now.
+    """
+
+    def __init__(
+        self,
+        pairs: Sequence[tuple[ScoredRecord, Label]],
+        sampling: Sampling,
+        passes: Array,
+        shares: Sequence[float | None] = SHARES,
+    ) -> None:
+        counting = passes[-1]
+        self.pairs = [pair for pair, counts in zip(pairs, counting, strict=True) if counts]
+        self.sampling, self.passes, self.shares = sampling, passes[:, counting], shares
+        groups = groups_of([record for record, _ in self.pairs], [label for _, label in self.pairs])
+        self.tasks = np.unique([name for name, _ in groups], return_inverse=True)[1]
+
+
+def promises(
+    records: Sequence[ScoredRecord], labels: Sequence[Label], policy: Policy, asked: Asked
+) -> dict[str, Promise]:
+    """Return what labels since the fit promise of each domain that has any.
+
+    ``labels``: all labels, of which the last of each trace counts.
+    """
+    named = {label.id: label for label in of_one_kind(labels)}
+    given = [label_of(record, named) for record in records]
+    stream = Stream(records, policy)
+    usable = ~fitted_to(policy, records) & np.array([label is not None for label in given], bool)
+    found = {}
+    for name, at in stream.domains.items():
+        if usable[at].any():
+            own = at[usable[at]]
+            pairs = [(records[place], label) for place in own if (label := given[place]) is not None]
+            if len(own) == len(at):  # each trace has a label: nobody chose
+                pairs = [(record, replace(label, sampling="random")) for record, label in pairs]
+            sample = _sample(pairs, stream.width[own], stream.now[own], policy, asked)
+            found[name] = promise(name, sample, stream, asked)
+    return found
+
+
+def of_one_kind(labels: Sequence[Label]) -> list[Label]:
+    """Return the labels of people if there are any, else those of outcomes, else those of judges."""
+    kinds: defaultdict[int, list[Label]] = defaultdict(list)
+    for label in labels:
+        kinds[2 if label.is_judges else int(label.source == OUTCOME)].append(label)
+    return kinds[min(kinds)] if kinds else []
+
+
+class Stream:
+    """All scored traces, and by which shares they would pass.
+
+    Attributes:
+        domains: the indices of the traces of each domain.
+        width, now: see :func:`widths` and :func:`passing_now`.
+    """
+
+    def __init__(self, records: Sequence[ScoredRecord], policy: Policy) -> None:
+        self.records, self.policy = records, policy
+        self.width, self.now = widths(records, policy), passing_now(records, policy)
+        names = np.array([policy.profile(record.task_domain).domain for record in records])
+        self.domains = {str(name): np.flatnonzero(names == name) for name in np.unique(names)}
+
+    def passing(self, domain: str, share: float | None) -> list[ScoredRecord]:
+        """Return the traces of a domain that would pass by a share; by None, those that pass now."""
+        at = self.domains[domain]
+        passes = self.now[at] if share is None else self.width[at] <= SHARES.index(share)
+        return [self.records[place] for place in at[passes].tolist()]
+
+
+def _sample(
+    pairs: Sequence[tuple[ScoredRecord, Label]], width: Array, now: Array, policy: Policy, asked: Asked
+) -> Sample:
+    """Return the labels that were chosen in one way.
+
+    Those of contributed traces, and any under a cap for agents, tell only of what passes now.
+    """
+    how = np.array([label.sampling or "feedback" for _, label in pairs])
+    wanted = ["feedback"] if asked.odds is not None else ["random", "passing"]
+    at = np.isin(how, wanted)
+    chosen = [pair for pair, is_chosen in zip(pairs, at, strict=True) if is_chosen]
+    if asked.odds is not None:
+        return Sample(chosen, "feedback", now[None, at], [None])
+    if policy.agent_cap < 1 or "passing" in how[at]:
+        return Sample(chosen, "passing" if "passing" in how[at] else "random", now[None, at], [None])
+    return Sample(chosen, "random", np.array([width[at] <= share for share in range(len(SHARES))]))
+
+
+def promise(name: str, sample: Sample, stream: Stream, asked: Asked) -> Promise:
+    """Return what a sample of a domain's labelled traces promises."""
+    labels = [label for _, label in sample.pairs]
+    kept = np.array([label.is_kept(asked.min_reward) and not label.skipped for label in labels], bool)
+    least = asked.least if asked.odds is None else asked_of_feedback(asked.least, asked.odds)
+    at, error = widest(kept, sample.tasks, sample.passes, least)
+    told = [evidence(kept[passes], sample.tasks[passes]) for passes in sample.passes]
+    share = None if at is None else sample.shares[at]
+    heard = [record for record, _ in sample.pairs]
+    agents = Counter(record.agent_id or "" for record in heard)
+    passing = Counter(
+        record.agent_id or ""
+        for record in stream.passing(name, share if at is not None else sample.shares[-1])
+    )
+    without = {
+        agent: count / passing.total() for agent, count in passing.most_common() if agent not in agents
+    }
+    embedders = sorted({record.embedder or asked.embedder or "" for record in heard})
+    unknown = [*_unknown(labels, embedders, without, asked)]
+    rates = [evident.kept / evident.labels for evident in told if evident.labels >= fewest(least)]
+    times = sorted(record.timestamp_ms for record in heard if record.timestamp_ms is not None)
+    own = [stream.records[place] for place in stream.domains[name].tolist()]
+    return Promise(
+        domain=name,
+        least=asked.least,
+        confidence=CONFIDENCE,
+        outcome="not known" if unknown else "none" if at is None else "promised",
+        share=share,
+        floors=_floors(told, sample.shares, asked),
+        unknown=unknown,
+        sampling=sample.sampling if labels else None,
+        odds=asked.odds,
+        labels=len(labels),
+        kept=int(kept.sum()),
+        tasks=len(np.unique(sample.tasks)),
+        of_task=int(np.bincount(sample.tasks).max()) if labels else 0,
+        skipped=sum(label.skipped for label in labels),
+        by=dict(Counter(label.source or "no source" for label in labels).most_common()),
+        agents={agent: count / len(heard) for agent, count in agents.most_common()},
+        without_label=without,
+        since=_day(times[0]) if times else None,
+        until=_day(times[-1]) if times else None,
+        withheld=int((stream.width[stream.domains[name]] == NEVER).sum()),
+        needed=labels_needed(max(rates, default=0.0), least, error),
+        policy=stream.policy.digest,
+        embedder=embedders[0] if len(embedders) == 1 else None,
+        partitions=1 + max(record.log[1] for record in own),
+        release=__version__,
+    )
+
+
+def _floors(told: Sequence[Evidence], shares: Sequence[float | None], asked: Asked) -> dict[str, float]:
+    """Return the least part worth keeping, each with the confidence on its own."""
+    if asked.odds is not None:  # the rate of feedback is not that of what passes
+        return {}
+    named = {"the best tenth": BEST_TENTH, "all": -1} if len(shares) > 1 else {"what passes now": -1}
+    return {name: floor(told[at]) for name, at in named.items() if told[at].labels}
+
+
+def _unknown(
+    labels: Sequence[Label], embedders: Sequence[str], without: dict[str, float], asked: Asked
+) -> Iterator[str]:
+    if not labels:
+        yield (
+            "no label says that its trace was chosen at random (`sampling`), as those of `policy label` do, "
+            "and not all traces have one"
+            if asked.odds is None
+            else "there is no label without `sampling` of a trace that passes"
+        )
+    if len(embedders) > 1 or (asked.embedder and embedders != [asked.embedder] and labels):
+        named = " and ".join(map(printable, embedders))
+        yield f"the labelled traces were scored with {named}, and the settings have {asked.embedder}"
+    if labels and (part := sum(without.values())) > MAX_UNKNOWN:
+        named = ", ".join(printable(agent) or "an agent without a name" for agent in [*without][:3])
+        yield f"{part:.0%} of what would pass is by agents that no label knows: {named}"
+
+
+def embedder_of(records: Sequence[ScoredRecord], settings: Settings) -> str | None:
+    """Return the settings' embedder; None where no record tells its own, as those of topics do not."""
+    return embedder_name(settings.embedding) if any(record.embedder for record in records) else None
+
+
+def _day(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).date().isoformat()

@@ -1,0 +1,39 @@
+"""By which shares traces would pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from knowledgepulse_curator.promises.certificate import SHARES
+from knowledgepulse_worker.policy import Policy, places
+from knowledgepulse_worker.scoring import Score, ScoredRecord, scores_under
+from knowledgepulse_worker.tools.policies.estimates import Array
+from knowledgepulse_worker.tools.policies.tune import with_changes
+
+NEVER = len(SHARES)
+"""The width of a trace that a guard withholds, or that does not pass."""
+
+
+def widths(records: Sequence[ScoredRecord], policy: Policy) -> Array:
+    """Return the index of the narrowest of :data:`SHARES` by which each trace passes, shape (records,).
+
+    A rank that was recorded under the policy counts; others are computed in the order of the stream.
+    """
+    recorded = scores_under(records, policy)
+    every = with_changes(policy, {name: {"share": 1.0} for name in policy.profiles})
+    rescored = scores_under(records, every)
+    return np.array([_width(*scores) for scores in zip(recorded, rescored, strict=True)], int)
+
+
+def passing_now(records: Sequence[ScoredRecord], policy: Policy) -> Array:
+    """Return whether each trace passes under the policy, shape (records,)."""
+    return np.array([score.decision == "contribute" for score in scores_under(records, policy)], bool)
+
+
+def _width(recorded: Score, rescored: Score) -> int:
+    score = recorded if recorded.rank is not None else rescored
+    if score.rank is None or score.of is None:
+        return NEVER
+    return next(at for at, share in enumerate(SHARES) if score.rank <= places(share, score.of))
