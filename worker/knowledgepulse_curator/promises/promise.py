@@ -68,8 +68,8 @@ class Promise:
         outcome: whether a share is promised.
         share: the widest promised share; None without one, and if what passes now is promised, whatever the
             share.
-        floors: of the best tenth, of all or of what passes now, the least part that is worth keeping, each
-            with the confidence on its own.
+        floors: of the best tenth, of all or of what passes now, the least part that is worth keeping;
+            they hold together.
         unknown: why nothing is known.
         labels, kept, tasks: the numbers of labels, of those worth keeping, and of their tasks.
         of_task: the most labels of one task.
@@ -223,7 +223,8 @@ def promise(name: str, sample: Sample, stream: Stream, asked: Asked) -> Promise:
     }
     embedders = sorted({record.embedder or asked.embedder or "" for record in heard})
     unknown = [*_unknown(labels, embedders, without, asked)]
-    rates = [evident.kept / evident.labels for evident in told if evident.labels >= fewest(least)]
+    tested = [evident for evident in told if evident.labels >= fewest(least)] or told[-1:]
+    rates = [evident.kept / evident.labels for evident in tested if evident.labels]
     times = sorted(record.timestamp_ms for record in heard if record.timestamp_ms is not None)
     own = [stream.records[place] for place in stream.domains[name].tolist()]
     return Promise(
@@ -232,7 +233,7 @@ def promise(name: str, sample: Sample, stream: Stream, asked: Asked) -> Promise:
         confidence=CONFIDENCE,
         outcome="not known" if unknown else "none" if at is None else "promised",
         share=share,
-        floors=_floors(told, sample.shares, asked),
+        floors=_floors(told, sample.shares, asked, error),
         unknown=unknown,
         sampling=sample.sampling if labels else None,
         odds=asked.odds,
@@ -255,12 +256,14 @@ def promise(name: str, sample: Sample, stream: Stream, asked: Asked) -> Promise:
     )
 
 
-def _floors(told: Sequence[Evidence], shares: Sequence[float | None], asked: Asked) -> dict[str, float]:
-    """Return the least part worth keeping, each with the confidence on its own."""
+def _floors(
+    told: Sequence[Evidence], shares: Sequence[float | None], asked: Asked, error: float
+) -> dict[str, float]:
+    """Return the least parts worth keeping, which hold together: each has the error of one order."""
     if asked.odds is not None:  # the rate of feedback is not that of what passes
         return {}
     named = {"the best tenth": BEST_TENTH, "all": -1} if len(shares) > 1 else {"what passes now": -1}
-    return {name: floor(told[at]) for name, at in named.items() if told[at].labels}
+    return {name: floor(told[at], error) for name, at in named.items() if told[at].labels}
 
 
 def _unknown(

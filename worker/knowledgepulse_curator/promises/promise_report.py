@@ -31,7 +31,7 @@ def sentence(promise: Promise) -> str:
     if promise.outcome == "not known":
         return f"Not known: {'; '.join(promise.unknown)}."
     if promise.outcome == "none":
-        told = f"; {floors} are worth keeping (each with {said}; " if floors else f" ({said}; "
+        told = f"; {floors} are worth keeping ({said}; " if floors else f" ({said}; "
         return f"No share can be promised{told}{_labels(promise)})."
     if promise.share is None:
         return f"Of what passes now, {least} ({said}; {_labels(promise)})."
