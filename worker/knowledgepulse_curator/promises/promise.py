@@ -39,8 +39,8 @@ MAX_UNKNOWN = 0.1
 
 BEST_TENTH = SHARES.index(0.1)
 
-Sampling = Literal["random", "passing", "feedback", "out of fold"]
-"""How the labelled traces were chosen; ``out of fold``: at random, and the value was fitted to the others."""
+Sampling = Literal["random", "passing", "feedback"]
+"""How the labelled traces were chosen."""
 
 
 @dataclass(frozen=True)

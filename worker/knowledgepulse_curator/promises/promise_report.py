@@ -12,7 +12,6 @@ _CHOSEN = {
     "random": "of traces chosen at random",
     "passing": "of passing traces chosen at random",
     "feedback": "of feedback",
-    "out of fold": "out of fold, so without a theorem",
 }
 
 
