@@ -17,6 +17,7 @@ _BEFORE = re.compile(
 _AFTER = re.compile(
     r"(?:\nExit Code: (-?\d+)(?:\n(?:Signal|Background PIDs|Process Group PGID): [^\n]*)*"  # Gemini CLI
     r"|\nCommand failed with exit code: (-?\d+)\."  # Kimi Code
+    r"|\n\nExit code: (-?\d+)"  # nanobot
     r"|\nReturn code: (-?\d+)(?:\s*\nNote: [^\n]*)?"  # gptme
     r"|<shellId: \w+ completed with exit code (-?\d+)>)"  # Copilot CLI
     r"\s*(?:</untrusted_context>\s*)?\Z"

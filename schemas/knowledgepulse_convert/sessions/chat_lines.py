@@ -25,5 +25,5 @@ FORMAT = Table(
     ),
     only_lines=True,
     unrecorded=("finish reasons",),
-    places=("~/.nanobot/workspace/sessions/*.jsonl",),
+    places=("~/.nanobot/sessions/*/*.jsonl", "~/.nanobot/workspace/sessions/*.jsonl"),
 )
