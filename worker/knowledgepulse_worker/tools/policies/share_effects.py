@@ -63,10 +63,10 @@ class Repeats:
 
 
 def repeats_table(by_domain: Mapping[str, Sequence[Repeats]]) -> Table:
-    """Return what each lowest novelty would withhold, a column for each domain."""
-    table = new_table("min_novelty", *by_domain)
-    for row in zip(*by_domain.values(), strict=True):
-        table.add_row(f"{row[0].min_novelty:g}", *map(str, row))
+    """Return what each lowest novelty would withhold, a row for each domain."""
+    table = new_table("domain", *(f"below {novelty:g}" for novelty in TABLED_NOVELTIES))
+    for domain, effects in by_domain.items():
+        table.add_row(domain, *map(str, effects))
     return table
 
 

@@ -20,6 +20,9 @@ SDK_RETRIEVAL_SCORE, SDK_SEARCH_SCORE = 0.80, 0.75
 MAX_LISTED_FLIPS = 10
 """Maximum number of flips listed one by one."""
 
+_DOMAINS_OF_A_TABLE = 3
+"""Domains whose intervals stand beside each other in 80 columns."""
+
 
 def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
     """Yield the report of a tuning, with 95% intervals."""
@@ -31,11 +34,15 @@ def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
     yield ""
     yield _scores(domains)
     yield ""
+    yield "Share that passes by the policy"
+    yield _current(domains)
+    yield ""
     yield f"The threshold that lets {tuning.target:.1%} of a domain's traces pass"
     yield _proposals(domains)
     yield ""
     yield "Share that passes, by threshold"
-    yield _grid(domains)
+    for first in range(0, len(domains), _DOMAINS_OF_A_TABLE):
+        yield _grid(domains[first : first + _DOMAINS_OF_A_TABLE])
     yield ""
     yield "What a share would have let pass in the order of the traces, of all and by hour"
     yield _shares(domains)
@@ -77,12 +84,18 @@ def _percent(estimate: Estimate) -> str:
 
 def _scores(domains: list[DomainTuning]) -> Table:
     shown = {"lowest": 0, "5%": 0.05, "median": 0.5, "90%": 0.9, "95%": 0.95, "highest": 1}
-    table = new_table("domain", "traces", *shown, "threshold", "passing")
+    table = new_table("domain", "traces", *shown)
     for domain in domains:
         quantiles = (f"{domain.quantiles[q]:.3f}" for q in shown.values())
+        table.add_row(domain.domain, f"{domain.traces:,}", *quantiles)
+    return table
+
+
+def _current(domains: list[DomainTuning]) -> Table:
+    table = new_table("domain", "threshold", "passing")
+    for domain in domains:
         rule = repr(domain.current.threshold) if domain.share is None else f"share {domain.share:g}"
-        current = rule, _percent(domain.current.share)
-        table.add_row(domain.domain, f"{domain.traces:,}", *quantiles, *current)
+        table.add_row(domain.domain, rule, _percent(domain.current.share))
     return table
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import heapq
 import json
+import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 import click
@@ -20,18 +22,17 @@ from knowledgepulse_worker.policy import Policy, by_digest, is_digest_of
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.printable import time_text
-from knowledgepulse_worker.tools.common.scored_records import ending_text, excerpt, is_named, members_of
+from knowledgepulse_worker.tools.common.scored_records import is_named, members_of
 from knowledgepulse_worker.tools.policies.command_inputs import Inputs, policy_option, source_options
 from knowledgepulse_worker.tools.terminal.arguments import SCORE
 from knowledgepulse_worker.tools.terminal.console import errors
 from knowledgepulse_worker.tools.terminal.options import json_lines_option
 from knowledgepulse_worker.tools.terminal.reports import print_parts
+from knowledgepulse_worker.tools.traces import listing
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.scoring import ScoredRecord
 
-_COLUMNS = "{:24}  {:24}  {:16}  {:6}  {:10}  {:11}  {:45}  {:>5}  {}"
-_HEADS = ("SOURCE", "TIME", "DOMAIN", "SCORE", "DECISION", "ENDING", "ID", "STEPS", "OBJECTIVE → RESULT")
 _SUFFIXES = {".json", ".jsonl"}
 """Suffixes by which a name is known as that of a file, and not of a trace."""
 
@@ -69,6 +70,8 @@ def list_traces(
 ) -> None:
     """List scored traces, one per line.
 
+    A terminal of less than 160 columns shows no times and ids; a trace's source names it too.
+
     Reads scored traces from the workers' topics, or from FILES. FILES contain the output of
     `kp-worker score`, or raw traces, which are scored first. The commands `kp-worker policy` read the lines
     of `--json`: so `kp-worker policy label` shows only the traces of a band, or those near the threshold. If
@@ -86,10 +89,13 @@ def list_traces(
     listed = _listed(given, is_listed, time.monotonic() + (wait or 0))
     if near is not None:
         listed = heapq.nsmallest(near, listed, key=_distance)
-    if not as_json:
-        click.echo(_COLUMNS.format(*_HEADS))
-    for record in listed:
-        click.echo(_line(record) if as_json else _row(record))
+    if as_json:
+        for record in listed:
+            click.echo(_line(record))
+    elif sys.stdout.isatty():
+        print_parts(*listing.fitted(listed, get_terminal_size().columns))
+    else:
+        print_parts(*listing.lines(listed))
     errors.print(counted(len(listed), "trace"))
 
 
@@ -128,21 +134,6 @@ def _none_of(records: Collection[ScoredRecord]) -> str:
 def _distance(record: ScoredRecord) -> float:
     """Return how far a score is from its threshold; with a share, from the lowest score that passed then."""
     return abs(record.score.quality_score - record.score.threshold)
-
-
-def _row(record: ScoredRecord) -> str:
-    """Format a trace as a table row; text from producers is escaped."""
-    return _COLUMNS.format(
-        printable(record.source),
-        "-" if record.timestamp_ms is None else time_text(record.timestamp_ms),
-        printable(record.score.domain),
-        f"{record.score.quality_score:.4f}",
-        record.score.decision,
-        ending_text(record.ending, judged=record.judged),
-        printable(record.id),
-        record.counts.steps if record.counts else "-",
-        excerpt(record),
-    )
 
 
 def _line(record: ScoredRecord) -> str:

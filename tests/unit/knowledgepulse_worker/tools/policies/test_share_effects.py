@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from random import Random
 
 import pytest
+from rich.console import Console
 
 from knowledgepulse_worker.policy import DomainPolicy, Policy
 from knowledgepulse_worker.tools.policies.policy_output import changes
@@ -49,6 +51,27 @@ def test_a_domain_with_a_share_is_tuned_by_it(records):
     assert tuning.proposed.profile("code").share == 0.2
     words = [str(part) for part in tuning_tables(tuning)]
     assert not any(word.startswith("note: ") for word in words)
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_no_figure_of_a_tuning_is_cut_by_a_terminal(width, make_record):
+    """Eight columns of a table with intervals were not read at 80."""
+    domains = ["code", "customer_service", "finance", "medical_research", "legal"]
+    policy = Policy(domains={domain: DomainPolicy(threshold=0.75) for domain in domains})
+    records = [
+        make_record((number / 40,) * 4, domain, policy=policy) for domain in domains for number in range(40)
+    ]
+    console = Console(width=width, file=StringIO())
+    for part in tuning_tables(tune(records, policy, 0.1)):
+        if not isinstance(part, str):
+            console.print(part)
+    said = console.file.getvalue()
+
+    assert max(map(len, said.splitlines())) <= width
+    assert "…" not in said
+    assert all(domain in said for domain in domains)
+    assert "highest\n" in said
+    assert "below 0.2\n" in said
 
 
 def test_lowest_novelties_show_what_they_would_withhold_and_whether_it_is_worth_keeping():

@@ -1,13 +1,18 @@
 """The commands `kp-worker traces`, on files."""
 
 import json
+from dataclasses import replace
+
+import pytest
+from rich.cells import cell_len
 
 from knowledgepulse_kafka.errors import NoBrokerError
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.common.scored_records import excerpt, read_line
 from knowledgepulse_worker.tools.policies.command_inputs import Inputs
 from knowledgepulse_worker.tools.policies.scored_files import read_files
-from knowledgepulse_worker.tools.traces import traces_command
+from knowledgepulse_worker.tools.traces import listing, traces_command
 
 
 def output(result):
@@ -24,6 +29,27 @@ def test_traces_are_listed_by_domain_and_score(kp_worker, scored):
     everything = output(kp_worker("traces", "list", scored)).splitlines()[1:]
     assert len(everything) == 154
     assert all("  not told" in row for row in everything)
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_score_decision_ending_and_objective_are_read_at_any_width_of_a_terminal(width, scored):
+    """Ids and times pushed the objective out, and lines that were wrapped were no table."""
+    first, second = (read_line("", line.encode()) for line in scored.read_text().splitlines()[:2])
+    wide = replace(first.content, objective="東京の天気は?" * 9)
+    folder = "/home/someone/.codex/sessions/2026/11"
+    records = [
+        replace(first, source=f"{folder}/27/rollout-2026-11-27T09-12-44-0193a.jsonl", content=wide),
+        replace(second, source=f"{folder}/28/rollout-2026-11-28T09-12-44-0193b.jsonl", timestamp_ms=0),
+    ]
+
+    above, head, *rows = listing.fitted(records, width)
+
+    assert above == f"traces in {folder}/"
+    assert max(map(cell_len, (head, *rows))) <= width
+    assert all(name in head for name in ("SOURCE", "SCORE", "DECISION", "ENDING", "STEPS", "OBJECTIVE"))
+    assert ("ID" in head.split(), "TIME" in head.split()) == (width == 160, width == 160)
+    assert ["3a.jsonl" in rows[0], "3b.jsonl" in rows[1]] == [True, True]
+    assert all(excerpt(record)[:7] in row for record, row in zip(records, rows, strict=True))
 
 
 def test_the_first_traces_are_waited_for_and_brokers_that_cannot_be_reached_are_not(kp_worker, monkeypatch):
