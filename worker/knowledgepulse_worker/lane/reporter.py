@@ -17,7 +17,7 @@ from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import LAST_RECORDS, PublishedTrace
 from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.policy import ROUTES
-from knowledgepulse_worker.records.decode_content import counts_of, judged_of
+from knowledgepulse_worker.records.decode_content import counts_of, is_assumed_confidence, judged_of
 from knowledgepulse_worker.records.output_headers import trace_of
 from knowledgepulse_worker.scoring import ScoredRecord, reading_of
 
@@ -112,6 +112,7 @@ class Reporter:
                 counts=counts,
                 ending=ending_of(metadata.ending),
                 judged=judged_of(_trace_in(outcome)) if is_shown else None,
+                assumed_confidence=is_shown and is_assumed_confidence(_trace_in(outcome)),
             )
             if (shadow := self._shadow.add(decided)) is not None:
                 self._metrics.policy.compared(score.decision, shadow.decision)

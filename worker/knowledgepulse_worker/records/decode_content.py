@@ -9,7 +9,7 @@ import msgspec
 from knowledgepulse_schemas.trace import rewards_of, task_id_of
 from knowledgepulse_worker.policy import Reading
 from knowledgepulse_worker.records.decode import decode_members
-from knowledgepulse_worker.records.valid_traces import read_judged
+from knowledgepulse_worker.records.valid_traces import read_assumed, read_judged
 from knowledgepulse_worker.scoring import Content, Counts, Graded, StepText, content, count_trace
 
 
@@ -53,11 +53,19 @@ class _Trace(msgspec.Struct):
 
 
 class _SourceOnly(msgspec.Struct):
-    outcome_source: msgspec.Raw = msgspec.Raw(b"null")
+    outcome_source: msgspec.Raw = _NULL
+
+
+class _ConfidenceOnly(msgspec.Struct):
+    confidence_source: msgspec.Raw = _NULL
 
 
 class _MetadataOnly(msgspec.Struct):
     metadata: _SourceOnly
+
+
+class _MetadataOfConfidence(msgspec.Struct):
+    metadata: _ConfidenceOnly
 
 
 class Texts(NamedTuple):
@@ -112,6 +120,15 @@ def judged_of(value: bytes) -> bool | None:
         InvalidRecordError: the trace is not valid.
     """
     return read_judged(decode_members(value, _MetadataOnly).metadata.outcome_source)
+
+
+def is_assumed_confidence(value: bytes) -> bool:
+    """Return whether the confidence of a valid trace is its converter's default, since its run told none.
+
+    Raises:
+        InvalidRecordError: the trace is not valid.
+    """
+    return read_assumed(decode_members(value, _MetadataOfConfidence).metadata.confidence_source)
 
 
 def _decoded(member: msgspec.Raw, start: bytes) -> Any:

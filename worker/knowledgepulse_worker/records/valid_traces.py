@@ -103,6 +103,11 @@ def read_judged(value: msgspec.Raw | bytes | None) -> bool | None:
     return is_judged(_short_text(value))
 
 
+def read_assumed(value: msgspec.Raw | bytes | None) -> bool:
+    """Return whether a converter assumed the confidence, by the JSON of ``metadata.confidence_source``."""
+    return _short_text(value) == "default"
+
+
 def _short_text(value: msgspec.Raw | bytes | None) -> str | None:
     """Return the text that a member's JSON is, empty if no member that is read has it; None for no text."""
     if value is None or memoryview(value)[0] != _QUOTE:

@@ -165,9 +165,12 @@ def _remedies(record: ScoredRecord, profile: Profile) -> Iterator[str]:
     """Yield the single changes that would make the trace pass.
 
     With a learned value, these are not changes of a dimension, on which it may depend in either direction.
+    Nobody can be surer where no agent told the confidence.
     """
     score = record.score
     names = DIMENSIONS if score.learned is None else ("learned",)
+    if record.assumed_confidence:
+        names = tuple(name for name in names if name != "outcome_confidence")
     for name in names:
         needed = _needed(score, name, profile)
         if needed is not None:

@@ -34,6 +34,7 @@ class ScoredRecord:
         partition: the number of the partition that a line of a file was scored in.
         ending: how the run ended; None if the trace does not tell it.
         judged: whether somebody judged the run; None if the trace does not tell it.
+        assumed_confidence: whether the confidence is the converter's default, since the run told none.
     """
 
     source: str
@@ -53,6 +54,7 @@ class ScoredRecord:
     partition: int = 0
     ending: Ending | None = None
     judged: bool | None = None
+    assumed_confidence: bool = False
 
     @classmethod
     def of(
@@ -65,6 +67,7 @@ class ScoredRecord:
         counts: Counts | None = None,
         *,
         judged: bool | None = None,
+        assumed_confidence: bool = False,
     ) -> Self:
         """Create the record of a trace and its score."""
         metadata = trace.metadata
@@ -83,6 +86,7 @@ class ScoredRecord:
             agent_id=metadata.agent_id,
             ending=ending_of(metadata.ending),
             judged=judged,
+            assumed_confidence=assumed_confidence,
         )
 
     @property

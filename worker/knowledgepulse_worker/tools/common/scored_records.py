@@ -56,6 +56,7 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True):
     partition: int = 0
     ending: Ending | None = None
     judged: bool | None = None
+    assumed_confidence: bool = False
 
 
 def read_line(source: str, line: bytes) -> ScoredRecord:
@@ -90,6 +91,7 @@ def members_of(record: ScoredRecord) -> dict[str, Any]:
         "agent_id": record.agent_id,
         "ending": record.ending,
         "judged": record.judged,
+        "assumed_confidence": record.assumed_confidence,
     }
 
 
@@ -150,6 +152,7 @@ def read_scored_record(record: KafkaRecord) -> ScoredRecord | None:
         agent_id=trace.metadata.agent_id,
         ending=trace.metadata.ending,
         judged=trace.metadata.judged,
+        assumed_confidence=trace.metadata.assumed_confidence,
     )
 
 

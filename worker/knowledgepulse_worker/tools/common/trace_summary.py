@@ -7,11 +7,17 @@ from typing import Annotated
 import msgspec
 
 from knowledgepulse_schemas.trace import Ending, PrivacyLevel, Visibility
-from knowledgepulse_worker.records.valid_traces import read_ending, read_judged
+from knowledgepulse_worker.records.valid_traces import read_assumed, read_ending, read_judged
 
 
 class MetadataSummary(
-    msgspec.Struct, frozen=True, rename={"raw_ending": "ending", "raw_source": "outcome_source"}
+    msgspec.Struct,
+    frozen=True,
+    rename={
+        "raw_ending": "ending",
+        "raw_source": "outcome_source",
+        "raw_confidence_source": "confidence_source",
+    },
 ):
     """The summary of ``metadata``; of members that may have any form, their JSON."""
 
@@ -23,6 +29,7 @@ class MetadataSummary(
     framework: str | None = None
     raw_ending: msgspec.Raw = msgspec.Raw(b"null")
     raw_source: msgspec.Raw = msgspec.Raw(b"null")
+    raw_confidence_source: msgspec.Raw = msgspec.Raw(b"null")
 
     @property
     def ending(self) -> Ending | None:
@@ -33,6 +40,11 @@ class MetadataSummary(
     def judged(self) -> bool | None:
         """Whether somebody judged the run; None if the trace does not tell it."""
         return read_judged(self.raw_source)
+
+    @property
+    def assumed_confidence(self) -> bool:
+        """Whether the confidence is the converter's default."""
+        return read_assumed(self.raw_confidence_source)
 
 
 class OutcomeSummary(msgspec.Struct, frozen=True):

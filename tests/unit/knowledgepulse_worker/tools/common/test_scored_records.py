@@ -8,7 +8,9 @@ import pytest
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Scorer
-from knowledgepulse_worker.tools.common.scored_records import read_scored_record
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.common.scored_records import read_line, read_scored_record, score_json
+from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 
 
 def changed(record, **values):
@@ -47,6 +49,22 @@ def test_parses_a_record_with_a_lone_surrogate(published_traces):
     assert value != record.value
 
     assert read_scored_record(changed(record, value=value)) == read_scored_record(record)
+
+
+@pytest.mark.parametrize("told", ["default", "label", None, 3, ["default"]])
+def test_a_confidence_that_a_converter_assumed_is_known_from_a_record_and_from_a_line(
+    published_traces, real_traces, told
+):
+    trace = msgspec.json.decode(real_traces[0])
+    trace["metadata"]["confidence_source"] = told
+    value = msgspec.json.encode(trace)
+
+    published = read_scored_record(changed(published_traces[0], value=value))
+    scored = score_line(value, make_scorer(Settings(), None), Settings(), embedder="none")
+    line = read_line("scored.jsonl:1", score_json(scored).encode())
+
+    assumed = told == "default"
+    assert [each.assumed_confidence for each in (published, scored, line)] == [assumed] * 3
 
 
 def without(record, name):

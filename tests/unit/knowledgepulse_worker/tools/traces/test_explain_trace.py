@@ -39,6 +39,14 @@ def test_explains_every_part_of_the_score(make_record):
     assert text.endswith("it falls short by 0.2100; no single change would suffice")
 
 
+def test_nobody_is_told_to_be_surer_where_the_run_told_no_confidence(make_record):
+    record = make_record((0.6, 0.8, 0.8, 0.5), "code")
+
+    surer = "outcome confidence of 0."
+    assert surer in explanation(record)
+    assert surer not in explanation(replace(record, assumed_confidence=True))
+
+
 LOW, HIGH = (0.5, 0.4, 0.8, 0.9), (0.8,) * 4
 CASES = {
     "a dimension": (
