@@ -56,7 +56,7 @@ def traces() -> None:
     "--wait",
     type=click.IntRange(1, 86_400),
     metavar="SECONDS",
-    help="If the topics hold no such trace yet, look again each second, for so long.",
+    help="Look again each second, for so long, until there are such traces and no more arrive.",
 )
 @json_lines_option
 def list_traces(
@@ -100,11 +100,14 @@ def list_traces(
 
 
 def _listed(given: Inputs, is_listed: Callable[[ScoredRecord], bool], deadline: float) -> list[ScoredRecord]:
-    """Return the traces to list, one or more; until a deadline, look for the first ones again and again.
+    """Return the traces to list, one or more; until a deadline, look again until no more arrive.
+
+    The first look that finds some may come between the commits of two partitions.
 
     Raises:
         InputError: there are none; the message says what there is.
     """
+    found = 0
     while True:
         is_last = time.monotonic() >= deadline
         try:
@@ -113,10 +116,12 @@ def _listed(given: Inputs, is_listed: Callable[[ScoredRecord], bool], deadline: 
             if is_last:
                 raise
         else:
-            if listed := [record for record in records if is_listed(record)]:
+            listed = [record for record in records if is_listed(record)]
+            if listed and (is_last or len(listed) == found):
                 return listed
             if is_last:
                 raise InputError(_none_of(records))
+            found = len(listed)
         time.sleep(1)
 
 

@@ -70,6 +70,19 @@ def test_the_first_traces_are_waited_for_and_brokers_that_cannot_be_reached_are_
     assert result.stderr == "Error: refused\n"
 
 
+@pytest.mark.parametrize(("options", "listed"), [((), 1), (("--wait", "60"), 3)])
+def test_a_wait_lists_what_arrives_behind_the_first_traces(kp_worker, monkeypatch, scored, options, listed):
+    """What was rejected came first, and the best traces were missed."""
+    records = [read_line("", line.encode()) for line in scored.read_text().splitlines()[:3]]
+    looks = iter([records[:1], records, records])
+    monkeypatch.setattr(Inputs, "records", lambda _given: next(looks))
+    monkeypatch.setattr(traces_command.time, "sleep", lambda _: None)
+
+    said = output(kp_worker("traces", "list", "--json", *options))
+
+    assert len(said.splitlines()) == listed
+
+
 def test_traces_near_their_threshold_are_listed_nearest_first(kp_worker, scored):
     everything = [json.loads(line) for line in scored.read_text().splitlines()]
     distance = lambda row: abs(row["quality_score"] - row["threshold"])  # noqa: E731
