@@ -61,7 +61,7 @@ def record(producer: Producer, run: str, output: Path) -> None:
 
 def _texts(path: Path) -> Iterator[str]:
     """Yield the text of a document, or of those in a folder with what other files say of their runs."""
-    for file in files_in(path) if path.is_dir() else [path]:
+    for file in files_in(path, print) if path.is_dir() else [path]:
         yield b"".join(joined(str(file), file.open("rb"))).decode()
 
 

@@ -125,10 +125,20 @@ class ConversionReport:
     def without_binary(self, files: Iterable[str]) -> Iterator[str]:
         """Yield the files of a folder but those that hold no text, whose first line may be gigabytes."""
         for name in files:
-            if is_binary(Path(name)):
+            try:
+                binary = is_binary(Path(name))
+            except InputError as error:
+                self.refuse(error)
+                continue
+            if binary:
                 self.unknown.append(name)
             else:
                 yield name
+
+    def refuse(self, error: InputError) -> None:
+        """Report what cannot be read in a folder; the rest of it is."""
+        self.failed += 1
+        tell(str(error))
 
     def known(self, name: str, outcomes: Iterable[LocatedConversion]) -> Iterator[LocatedConversion]:
         """Yield the outcomes of a folder's file; if it holds no known format, they are one unknown file."""
@@ -261,7 +271,7 @@ def conversions(
     wanted: Selection = EVERYTHING,
 ) -> Iterator[tuple[str, Conversion]]:
     """Yield the conversions of files with their locations, and report failures."""
-    for folder, paths in _in_folders(files):
+    for folder, paths in _in_folders(files, report):
         before = report.traces + report.failed
         readable = paths if folder is None else report.without_binary(paths)
         for name, lines in _opened(readable, progress):
@@ -279,11 +289,11 @@ def conversions(
             tell(f"{folder}: holds no run of a known format")
 
 
-def _in_folders(files: Iterable[str]) -> Iterator[tuple[str | None, Iterable[str]]]:
+def _in_folders(files: Iterable[str], report: ConversionReport) -> Iterator[tuple[str | None, Iterable[str]]]:
     """Yield the files of each folder with its name, and the files between the folders."""
     for is_folder, names in groupby(files, os.path.isdir):
         if is_folder:
-            yield from ((name, map(str, files_in(Path(name)))) for name in names)
+            yield from ((name, map(str, files_in(Path(name), report.refuse))) for name in names)
         else:
             yield None, names
 

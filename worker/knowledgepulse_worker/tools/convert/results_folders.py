@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from knowledgepulse_convert.benchmarks.atif import HARBOR_RESULT
+from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.convert.unpacking import PACKED
 from knowledgepulse_worker.tools.terminal.arguments import DATABASE
 from knowledgepulse_worker.tools.terminal.lines import file_errors
@@ -20,10 +21,11 @@ _HEAD = 4096
 """Bytes of a file that are looked at for a zero byte, which no text has."""
 
 
-def files_in(folder: Path) -> Iterator[Path]:
+def files_in(folder: Path, refused: Callable[[InputError], None]) -> Iterator[Path]:
     """Yield the files of a folder that may hold runs, at any depth, in the order of their names.
 
-    Links are not followed, and what is hidden is not looked at.
+    Links are not followed, and what is hidden is not looked at. ``refused`` is told of folders in it that
+    cannot be read.
     """
     waiting = [(folder, True)]
     while waiting:
@@ -33,7 +35,10 @@ def files_in(folder: Path) -> Iterator[Path]:
         elif trajectories := _of_trial(path):
             yield from trajectories
         else:
-            waiting += reversed(_entries(path))
+            try:
+                waiting += reversed(_entries(path))
+            except InputError as error:
+                refused(error)
 
 
 def _entries(folder: Path) -> list[tuple[Path, bool]]:

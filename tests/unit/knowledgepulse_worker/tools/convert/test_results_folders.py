@@ -2,7 +2,10 @@
 
 import gzip
 import json
+import os
 import shutil
+from errno import EACCES
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -153,6 +156,30 @@ def test_a_run_that_is_wrong_is_told_and_the_other_files_are_read(convert, tmp_p
     assert (result.exit_code, list(runs)) == (1, ["run", "last"])
     assert "1.jsonl:1: not converted: unknown format" in result.stderr
     assert "2.gz: not converted: not a whole compressed file" in result.stderr
+
+
+def test_what_cannot_be_read_is_told_once_and_the_other_files_are_read(convert, tmp_path, monkeypatch):
+    """Root may read everything, so the operating system's refusal is played."""
+    closed, locked = tmp_path / "1", tmp_path / "2.json"
+    write(closed / "run.json", {"id": "closed", "messages": CHAT})
+    write(locked, {"id": "locked", "messages": CHAT})
+    write(tmp_path / "3.json", {"id": "last", "messages": CHAT})
+
+    def refusing(call):
+        def called(path, *args):
+            if path in (closed, locked):
+                raise PermissionError(EACCES, "Permission denied")
+            return call(path, *args)
+
+        return called
+
+    monkeypatch.setattr("os.scandir", refusing(os.scandir))
+    monkeypatch.setattr(Path, "open", refusing(Path.open))
+    result, runs = convert()
+
+    assert (result.exit_code, list(runs)) == (1, ["last"])
+    for path in (closed, locked):
+        assert result.stderr.count(f"{path}: cannot be read: Permission denied") == 1
 
 
 def test_a_folder_without_any_run_is_an_error(convert, tmp_path):
