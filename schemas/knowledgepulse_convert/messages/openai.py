@@ -141,7 +141,7 @@ def messages_of(items: list[Any], path: str, losses: Losses, lost_at: str | None
     lost_at = f"{path}[]" if lost_at is None else lost_at
     messages = []
     for number, value in enumerate(items):
-        item = read(_Item, value, f"{path}[{number}]")
+        item = read(_Item, _renamed(value), f"{path}[{number}]")
         convert = _message if item.role is not None else _of_item
         messages.append(convert(item, f"{path}[{number}]", lost_at, losses))
         if _is_empty_response(messages[-1]):  # the response may be in a member that is not known
@@ -149,6 +149,41 @@ def messages_of(items: list[Any], path: str, losses: Losses, lost_at: str | None
         elif not item.is_hosted_call:
             count_unread(item, lost_at, losses)
     return messages
+
+
+def _renamed(item: Any) -> Any:
+    """Return an item whose calls and results stand where this format has them."""
+    match item:
+        case {
+            "role": str(),
+            "options": {"toolCall": list(calls), **others},
+            **rest,
+        }:  # LlamaIndex in TypeScript
+            named = [_renamed_call(call) for call in calls]
+            return (
+                rest | {"role": item["role"], "tool_calls": named} | ({"options": others} if others else {})
+            )
+        case {"options": {"toolResult": dict(result), **others}, "content": content, **rest}:  # of a "user"
+            unread = [value for value in without(result, "id", "isError").values() if value != content]
+            told = {
+                "role": "tool",
+                "tool_call_id": result.get("id"),
+                "content": content,
+                "options": [others, *unread],
+            }
+            return rest | told | ({"isError": True} if result.get("isError") else {})
+        case {"role": "tool_call", "content": str(text), **rest}:  # ms-swift
+            return rest | {"role": "assistant", "tool_calls": [nested_function(parse_json(text))]}
+        case {"role": "tool_response", **rest}:
+            return rest | {"role": "tool"}
+    return item
+
+
+def _renamed_call(call: Any) -> Any:
+    match call:
+        case {"name": str(name), "input": arguments, **rest}:
+            return rest | {"function": {"name": name, "arguments": arguments}}
+    return call
 
 
 def _is_empty_response(message: hub.Message) -> bool:
@@ -335,7 +370,8 @@ def _fit(values: str | list[dict[str, Any]]) -> bool:
     """Check that all messages and items can be read as this format's."""
     try:
         return isinstance(values, str) or all(
-            role is None or role in hub.ROLES for role in (read(_Item, item).role for item in values)
+            role is None or role in hub.ROLES
+            for role in (read(_Item, _renamed(item)).role for item in values)
         )
     except ConversionError:
         return False

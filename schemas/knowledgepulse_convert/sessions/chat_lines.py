@@ -21,7 +21,12 @@ FORMAT = Table(
         Line({"_type": "metadata"}, is_beside=True),  # nanobot
         Line({"role": "session_meta"}, id=at("session_id"), model=at("model"), tools=at("tools")),  # Hermes
         Line({"role": "_system_prompt"}, "system", at("content")),
-        Line(_CHAT, at("role"), VendorMessage(), stop=(at("finish_reason"),)),
+        Line(
+            _CHAT,
+            at("role"),
+            VendorMessage(),
+            stop=(at("finish_reason"), at("response_meta", "finish_reason")),
+        ),
     ),
     only_lines=True,
     unrecorded=("finish reasons",),
