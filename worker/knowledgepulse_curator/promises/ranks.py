@@ -8,6 +8,7 @@ import numpy as np
 
 from knowledgepulse_curator.promises.certificate import SHARES
 from knowledgepulse_worker.policy import Policy, places
+from knowledgepulse_worker.policy.routes import ROUTES
 from knowledgepulse_worker.scoring import Score, ScoredRecord, scores_under
 from knowledgepulse_worker.tools.policies.estimates import Array
 from knowledgepulse_worker.tools.policies.tune import with_changes
@@ -29,7 +30,7 @@ def widths(records: Sequence[ScoredRecord], policy: Policy) -> Array:
 
 def passing_now(records: Sequence[ScoredRecord], policy: Policy) -> Array:
     """Return whether each trace passes under the policy, shape (records,)."""
-    return np.array([score.decision == "contribute" for score in scores_under(records, policy)], bool)
+    return np.array([ROUTES[score.decision].kept for score in scores_under(records, policy)], bool)
 
 
 def _width(recorded: Score, rescored: Score) -> int:

@@ -70,7 +70,8 @@ def test_a_scored_line_has_all_fields(kp_worker, traces):
     fields = (
         "id quality_score complexity novelty tool_diversity outcome_confidence overrides domain "
         "threshold nearest withheld learned share rank of decision task_domain visibility "
-        "privacy_level success confidence embedder content counts agent_id ending judged partition"
+        "privacy_level success confidence embedder content counts agent_id ending judged assumed_confidence "
+        "partition"
     )
     assert list(json.loads(lines[1])) == fields.split()
     assert json.loads(lines[1])["embedder"] == "lexical, text parts"
