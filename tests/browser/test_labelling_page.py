@@ -157,10 +157,11 @@ async def test_skip_and_undo(label, visit, real_traces, tmp_path):
     await press(page, "u", "1 of 3")
     await press(page, "u", "0 of 3")
     await expect(page.locator("#about dd").first).to_have_text(second)
-    assert labels(tmp_path) == []
+    assert [label["skipped"] for label in labels(tmp_path)] == [True]
     await expect(page.get_by_role("status")).to_contain_text("1 skipped")
     await page.keyboard.press("u")
     await expect(page.get_by_role("status")).not_to_contain_text("skipped")
+    assert labels(tmp_path) == []
     await expect(page.locator("#about dd").first).to_have_text(first)
     await expect(page.locator("#undo")).to_be_disabled()
 
