@@ -23,8 +23,9 @@ _AFTER = re.compile(
     r"\s*(?:</untrusted_context>\s*)?\Z"
 )
 _WRAPPED = '{"output":'
-_MEMBERS = {"output", "exit_code", "error"}
-"""How a result of Hermes' begins, and what it has."""
+"""How a result of Hermes' terminal begins."""
+WRAPPER = {"output", "exit_code", "error"}
+"""What it has: Hermes writes it around a command's text."""
 _MARK = "ode"
 """What each of them has, which is found sooner."""
 _LINES = 1000
@@ -44,7 +45,7 @@ def exit_code_of(result: dict[str, Any]) -> int:
 def written_exit_code(text: str) -> int:
     """Return the exit code that a program writes around a command's output; 0 without any."""
     if text.startswith(_WRAPPED) and isinstance(result := parse_json(text), dict):
-        return exit_code_of(result) if result.keys() >= _MEMBERS else 0
+        return exit_code_of(result) if result.keys() >= WRAPPER else 0
     end = text[-_LINES:]
     found = _BEFORE.match(text) or (_AFTER.search(end) if _MARK in end else None)
     return int(next(filter(None, found.groups()))) if found else 0

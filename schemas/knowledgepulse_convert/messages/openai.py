@@ -152,27 +152,20 @@ def messages_of(items: list[Any], path: str, losses: Losses, lost_at: str | None
 
 
 def _renamed(item: Any) -> Any:
-    """Return an item whose calls and results stand where this format has them."""
+    """Return an item whose calls and results stand where this format has them.
+
+    LlamaIndex in TypeScript keeps both in options, the results in those of a "user"; ms-swift has own roles.
+    """
     match item:
-        case {
-            "role": str(),
-            "options": {"toolCall": list(calls), **others},
-            **rest,
-        }:  # LlamaIndex in TypeScript
-            named = [_renamed_call(call) for call in calls]
-            return (
-                rest | {"role": item["role"], "tool_calls": named} | ({"options": others} if others else {})
-            )
-        case {"options": {"toolResult": dict(result), **others}, "content": content, **rest}:  # of a "user"
+        case {"role": str(role), "options": {"toolCall": list(calls), **others}, **rest}:
+            told: dict[str, Any] = {"role": role, "tool_calls": [_renamed_call(call) for call in calls]}
+            return rest | told | ({"options": others} if others else {})
+        case {"options": {"toolResult": dict(result), **others}, "content": content, **rest}:
             unread = [value for value in without(result, "id", "isError").values() if value != content]
-            told = {
-                "role": "tool",
-                "tool_call_id": result.get("id"),
-                "content": content,
-                "options": [others, *unread],
-            }
-            return rest | told | ({"isError": True} if result.get("isError") else {})
-        case {"role": "tool_call", "content": str(text), **rest}:  # ms-swift
+            told = {"role": "tool", "tool_call_id": result.get("id"), "content": content}
+            failed = {"isError": True} if result.get("isError") else {}
+            return rest | told | failed | {"options": [others, *unread]}
+        case {"role": "tool_call", "content": str(text), **rest}:
             return rest | {"role": "assistant", "tool_calls": [nested_function(parse_json(text))]}
         case {"role": "tool_response", **rest}:
             return rest | {"role": "tool"}

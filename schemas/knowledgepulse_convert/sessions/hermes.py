@@ -12,8 +12,8 @@ from typing import Any
 
 from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.errors import ConversionError
+from knowledgepulse_convert.common.exit_codes import WRAPPER
 from knowledgepulse_convert.common.input_format import InputFormat, are_all
-from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.reading import (
     as_text,
@@ -34,8 +34,6 @@ _ROW = (
     *("id", "session_id", "timestamp", "finish_reason", "tool_name", "reasoning", "reasoning_content"),
     *("token_count", "observed", "active", "compacted", "effect_disposition", "platform_message_id"),
 )
-_WRAPPER = {"output", "exit_code", "error"}
-"""The members of what the terminal returns, which the program writes around the command's text."""
 
 
 def _run(session: Any, path: str) -> hub.Run:
@@ -68,15 +66,15 @@ def _add(message: dict[str, Any], path: str, transcript: Transcript) -> None:
         told["name"] = message.get("tool_name")
     (read,) = openai.messages_of([told], path, losses, "messages[]")
     role = "system" if read.role == "user" and _NOTICE.match(hub.join_texts(read.parts)) else read.role
-    parts = [_unwrapped(part, losses) for part in read.parts]
+    parts = [_unwrapped(part) for part in read.parts]
     transcript.add(role, [*parts, *hub.cut_off(message.get("finish_reason"))], at)
 
 
-def _unwrapped(part: hub.Part, losses: Losses) -> hub.Part:
+def _unwrapped(part: hub.Part) -> hub.Part:
     """Return the result of a command without what the program writes around it."""
     if isinstance(part, hub.ToolCallResponse):
         match parse_json(part.response):
-            case {"output": str(output), **others} as result if result.keys() <= _WRAPPER:
+            case {"output": str(output), **others} as result if result.keys() <= WRAPPER:
                 error = text_or_none(others.get("error"))
                 text = "\n".join(filter(None, (output, error if error not in (None, output) else None)))
                 return hub.ToolCallResponse(text, part.id, part.name, failed=part.failed or is_failed(result))
