@@ -43,7 +43,8 @@ def _records(document: Any) -> Placed:
 
 def _exported(export: dict[str, Any], path: str) -> Placed:
     """Yield the spans of a trace, below the trace unless they have one root, which tells the same."""
-    trace, spans = export["trace"], list(placed(export["spans"], f"{path}.spans"))
+    trace = export["trace"]
+    spans = [(place, dict(span)) for place, span in placed(export["spans"], f"{path}.spans")]
     roots = [span for _, span in spans if span.get("parent_span_id") is None]
     others = without(export, "trace", "spans")
     if len(roots) == 1:

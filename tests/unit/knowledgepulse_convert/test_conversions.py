@@ -1,5 +1,7 @@
 """Documents of every format, each with the traces and losses that it gives: see ``support.conversions``."""
 
+from copy import deepcopy
+
 import pytest
 
 from support.conversions import FOLDER, outcomes_of, read_cases
@@ -13,4 +15,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_document_gives_these_traces_and_losses(case):
+    before = deepcopy(case["document"])
+
     assert outcomes_of(case) == case["expected"]
+    assert case["document"] == before
