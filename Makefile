@@ -32,8 +32,8 @@ test: tools $(VENV)/.test ## run the tests, on real Kafka and with the real mode
 
 PARTS := contract integration chaos
 
-.PHONY: kafka-check
-kafka-check: $(VENV)/.test ## run the tests of real brokers, with three chaos rows, on a release of Kafka; VERSION=3.9.2
+.PHONY: check-kafka
+check-kafka: $(VENV)/.test #: run the tests of real brokers, with three chaos rows, on a release of Kafka; VERSION=3.9.2
 	@tests/tools.sh prometheus curl
 	JDK_JAVA_OPTIONS='-XX:+UseSerialGC -XX:TieredStopAtLevel=1' $(VERSION:%=TESTS_KAFKA_VERSION=%) PYTHONPATH=tests \
 		$(BIN)/python -m support.one_broker $(BIN)/python -m support.kafka_check \
@@ -51,16 +51,16 @@ BESIDES_WORKER := tests/documents tests/browser/test_labelling_page.py tests/bro
 	tests/unit/knowledgepulse_convert tests/unit/knowledgepulse_curator tests/unit/test_documents.py tests/unit/test_patterns.py \
 	tests/unit/test_producers.py tests/unit/test_site.py
 
-.PHONY: test-worker
-test-worker: tools $(VENV)/.test ## run the tests of the worker and its commands, without the converters', the curator's and the documents'
+.PHONY: check-worker
+check-worker: tools $(VENV)/.test #: run the tests of the worker and its commands, without the converters', the curator's and the documents'
 	JDK_JAVA_OPTIONS='-XX:+UseSerialGC -XX:TieredStopAtLevel=1' PYTHONPATH=tests \
 		$(BIN)/python -m support.one_broker $(PYTEST) -m 'not reference' $(BESIDES_WORKER:%=--ignore %)
 
 # The oldest releases that pyproject.toml allows and that go with each other.
 OLDEST := $(VENV)/oldest
 
-.PHONY: test-oldest
-test-oldest: $(OLDEST)/.stamp ## run the unit and contract tests with the oldest packages that the worker allows
+.PHONY: check-oldest
+check-oldest: $(OLDEST)/.stamp #: run the unit and contract tests with the oldest packages that the worker allows
 	env -u PYTHONPATH OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/pytest --numprocesses logical --dist loadfile \
 		-m 'not integration and not browser and not slow and not reference' $(wildcard tests/unit/knowledgepulse_*) tests/contract
 
@@ -75,8 +75,8 @@ $(OLDEST)/.stamp: pyproject.toml deploy/weights.txt | $(VENV)/.test
 test-unit: $(VENV)/.test ## run the tests that need no programs either: a first check of a change
 	$(PYTEST) -m 'not integration and not model and not reference' --ignore tests/unit/deploy tests/unit
 
-.PHONY: test-reference
-test-reference: $(VENV)/.reference ## compare with sentence-transformers itself, which brings PyTorch: 2 GB, or 7 with CUDA
+.PHONY: check-reference
+check-reference: $(VENV)/.reference #: compare with sentence-transformers itself, which brings PyTorch: 2 GB, or 7 with CUDA
 	$(PYTEST) -m reference
 
 .PHONY: tools
@@ -108,6 +108,13 @@ fuzz: $(VENV)/.test ## try properties on random examples, and commands on mutate
 	$(PYTEST) -m 'hypothesis and not reference' --hypothesis-profile search
 	FUZZ_SECONDS=$(SECONDS) $(BIN)/pytest -q tests/unit/test_fuzz.py tests/unit/knowledgepulse_worker/records/test_scanned_traces.py
 
+.PHONY: check
+check: $(addprefix check-,$(or $(NAME),list)) ## run checks outside CI, as NAME=helm; ARGS goes to the check, and without NAME they are listed
+
+.PHONY: check-list
+check-list:
+	@grep -hE '^check-[a-z]+:.*#: ' $(MAKEFILE_LIST) | awk -F ':.*#: ' '{printf "  make check NAME=%-17s %s\n", substr($$1, 7), $$2}'
+
 .PHONY: lint
 lint: $(VENV)/.test ## check style, imports and types
 	$(BIN)/ruff check .
@@ -121,13 +128,13 @@ SITE := build/site
 docs: $(VENV)/.docs ## build the site of the documents, and check its links; SITE=FOLDER keeps the versions that are there
 	PYTHONPATH=docs $(BIN)/python -m generator $(SITE)
 
-.PHONY: tables
-tables: $(VENV)/.test ## regenerate the tables of settings, metrics, commands and names in the documents
-	PYTHONPATH=docs:tests $(BIN)/python -m generator tables
+RULES := deploy/kubernetes/components/prometheus-operator/prometheusrule
 
-.PHONY: schemas
-schemas: $(VENV)/.test ## regenerate the JSON Schemas from the models
+.PHONY: tables
+tables: $(VENV)/.test ## regenerate what is made of the code: tables of the documents, JSON Schemas, alert rules of Kubernetes
+	PYTHONPATH=docs:tests $(BIN)/python -m generator tables
 	$(BIN)/python -m knowledgepulse_schemas
+	@{ cat $(RULES).head.yaml; sed 's/^./  &/' deploy/prometheus/alerts.yml; } > $(RULES).yaml
 
 UV_COMPILE = $(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 LOCK = $(UV_COMPILE) pyproject.toml --constraint constraints.txt --output-file
@@ -146,12 +153,6 @@ requirements: $(VENV)/.test ## regenerate the locked packages, with hashes, of r
 	$(LOCK) requirements/test.txt $(TESTED) --group test
 	$(LOCK) requirements/reference.txt $(TESTED) --extra sentence-transformers --group reference
 
-RULES := deploy/kubernetes/components/prometheus-operator/prometheusrule
-
-.PHONY: manifests
-manifests: ## regenerate the alert rules of deploy/kubernetes from those of deploy/prometheus
-	@{ cat $(RULES).head.yaml; sed 's/^./  &/' deploy/prometheus/alerts.yml; } > $(RULES).yaml
-
 HELM := $(abspath $(VENV))/go/helm
 KUSTOMIZE := $(abspath $(VENV))/go/kustomize
 
@@ -160,22 +161,22 @@ $(KUSTOMIZE): MODULE := sigs.k8s.io/kustomize/kustomize/v5@v5.8.2
 $(HELM) $(KUSTOMIZE):
 	GOBIN=$(@D) go install $(MODULE)
 
-.PHONY: deploy-check
-deploy-check: ## run the image and Compose file on a Docker engine, for 8 minutes, as root; ARGS="up load" selects steps
+.PHONY: check-deploy
+check-deploy: #: run the image and Compose file on a Docker engine, for 8 minutes, as root; ARGS="up load" selects steps
 	deploy/check.sh $(ARGS)
 
-.PHONY: kubernetes-check
-kubernetes-check: $(HELM) ## apply the Kubernetes manifests and the chart to a real kube-apiserver, built for 10 minutes the first time
+.PHONY: check-kubernetes
+check-kubernetes: $(HELM) #: apply the Kubernetes manifests and the chart to a real kube-apiserver, built for 10 minutes the first time
 	HELM=$(HELM) deploy/kubernetes/check.sh
 
-.PHONY: helm-check
-helm-check: $(VENV)/.test $(HELM) $(KUSTOMIZE) ## compare the Helm chart with kustomize, which takes Go to build both
+.PHONY: check-helm
+check-helm: $(VENV)/.test $(HELM) $(KUSTOMIZE) #: compare the Helm chart with kustomize, which takes Go to build both
 	HELM=$(HELM) KUSTOMIZE=$(KUSTOMIZE) $(BIN)/pytest tests/helm/check.py
 
 OTELCOL := $(VENV)/otelcol/otelcol
 
-.PHONY: collector-check
-collector-check: $(VENV)/.test $(OTELCOL) ## check the exchange with a real OpenTelemetry Collector, which takes Go 1.25 to build
+.PHONY: check-collector
+check-collector: $(VENV)/.test $(OTELCOL) #: check the exchange with a real OpenTelemetry Collector, which takes Go 1.25 to build
 	$(BIN)/pytest tests/collector/check.py
 
 $(OTELCOL): tests/collector/builder.yaml
@@ -187,30 +188,30 @@ $(VENV)/phoenix $(VENV)/mlflow: $(VENV)/%: tests/backends/%.txt
 	$@/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
-.PHONY: backends-check
-backends-check: $(VENV)/.test $(VENV)/phoenix $(VENV)/mlflow ## check pulls and write-backs with real servers of Phoenix and MLflow
+.PHONY: check-backends
+check-backends: $(VENV)/.test $(VENV)/phoenix $(VENV)/mlflow #: check pulls and write-backs with real servers of Phoenix and MLflow
 	PHOENIX=$(abspath $(VENV))/phoenix MLFLOW=$(abspath $(VENV))/mlflow $(BIN)/pytest tests/backends/check.py
 
-.PHONY: producers-check
-producers-check: $(VENV)/.test ## run agents of today with a scripted model, and compare what they write with what they did; ARGS="pydantic_ai --run plain" selects, RECORD=1 records
+.PHONY: check-producers
+check-producers: $(VENV)/.test #: run agents of today with a scripted model, and compare what they write with what they did; ARGS="pydantic_ai --run plain" selects, RECORD=1 records
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	PYTHONPATH=tests $(BIN)/python -m producers $(if $(RECORD),--record) $(ARGS)
 
-.PHONY: clients-check
-clients-check: $(VENV)/.test ## run Kafka clients on a real broker, and keep what they read and where they put keys; ARGS="aiokafka faust" selects
+.PHONY: check-clients
+check-clients: $(VENV)/.test #: run Kafka clients on a real broker, and keep what they read and where they put keys; ARGS="aiokafka faust" selects
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	PYTHONPATH=tests $(BIN)/python -m clients $(ARGS)
 
-.PHONY: interoperability-check
-interoperability-check: $(VENV)/.test ## run what stands beside a worker: schema registries, Connect, other brokers; takes Java 17, Maven, jq; ARGS="schema_registry" selects
+.PHONY: check-interoperability
+check-interoperability: $(VENV)/.test #: run what stands beside a worker: schema registries, Connect, other brokers; takes Java 17, Maven, jq; ARGS="schema_registry" selects
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	PYTHONPATH=tests $(BIN)/python -m interoperability $(ARGS)
 
 TRAINERS := $(VENV)/trainers
 TRAINER_ENVIRONMENTS := $(addprefix $(TRAINERS)/,$(basename $(notdir $(wildcard tests/trainers/*.txt))))
 
-.PHONY: trainers-check
-trainers-check: $(VENV)/.test $(TRAINER_ENVIRONMENTS) ## read exported messages with trainers, on the CPU; installs 14 GB
+.PHONY: check-trainers
+check-trainers: $(VENV)/.test $(TRAINER_ENVIRONMENTS) #: read exported messages with trainers, on the CPU; installs 14 GB
 	PATH=$(abspath $(BIN)):$$PATH TRAINERS=$(abspath $(TRAINERS)) $(BIN)/pytest tests/trainers/check.py
 
 # uv links PyTorch, which they all have, into each of the environments.
@@ -222,28 +223,28 @@ $(TRAINERS)/%: tests/trainers/%.txt | $(VENV)/.test
 
 EXAMPLES := $(abspath $(VENV))/examples
 
-.PHONY: examples-check
-examples-check: $(VENV)/.test ## check the examples in TypeScript, which takes Node.js 20 and npm
+.PHONY: check-examples
+check-examples: $(VENV)/.test #: check the examples in TypeScript, which takes Node.js 20 and npm
 	rm -rf $(EXAMPLES)
 	cp -r examples/typescript $(EXAMPLES)
 	npm ci --silent --prefix $(EXAMPLES)
 	npm run --silent --prefix $(EXAMPLES) build
 	EXAMPLES=$(EXAMPLES) $(BIN)/pytest tests/examples/check.py
 
-.PHONY: registry-check
-registry-check: $(VENV)/.test ## check the client of a registry against a real one, which takes npm
+.PHONY: check-registry
+check-registry: $(VENV)/.test #: check the client of a registry against a real one, which takes npm
 	REGISTRY=$(abspath $(VENV))/registry tests/registry.sh $(BIN)/pytest
 
-.PHONY: findings
-findings: ## run what is known of other programs' behaviour, which takes Java 17, Maven, Go, npm; NAMES="kafka-go-read-committed"
-	@findings/run $(NAMES)
+.PHONY: check-findings
+check-findings: #: run what is known of other programs' behaviour, which takes Java 17, Maven, Go, npm; ARGS="kafka-go-read-committed"
+	@findings/run $(ARGS)
 
 .PHONY: dist
 dist: ## build the wheel and the sdist in dist/, install them in an empty environment, and run demo and score there
 	tests/dist.sh
 
-.PHONY: image
-image: ## build the image on a Docker engine, and try it: its version, and its check of a worker beside a broker
+.PHONY: check-image
+check-image: #: build the image on a Docker engine, and try it: its version, and its check of a worker beside a broker
 	tests/image.sh
 
 .PHONY: clean

@@ -4,7 +4,7 @@
 # the namespace's Pod Security Standard to admit or refuse, and nothing runs.
 #
 # Needs go 1.26, openssl and python3. Server and kubectl are built from their Go modules, in 11 minutes of CPU time; the
-# operators' modules contain their CRDs. HELM is Helm, as `make kubernetes-check` builds it. The programs are kept in KP_CHECK_DIR, as by deploy/check.sh, for the next call.
+# operators' modules contain their CRDs. HELM is Helm, as `make check NAME=kubernetes` builds it. The programs are kept in KP_CHECK_DIR, as by deploy/check.sh, for the next call.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "$0")" && pwd)

@@ -1,4 +1,4 @@
-"""Pull runs from real servers of Phoenix and MLflow, and write scores back: `make backends-check`."""
+"""Pull runs from real servers of Phoenix and MLflow, and write scores back: `make check NAME=backends`."""
 
 from __future__ import annotations
 

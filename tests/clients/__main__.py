@@ -1,4 +1,4 @@
-"""Runs Kafka clients on a real broker, and keeps what they do: `make clients-check`."""
+"""Runs Kafka clients on a real broker, and keeps what they do: `make check NAME=clients`."""
 
 from __future__ import annotations
 

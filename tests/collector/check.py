@@ -1,6 +1,6 @@
 """The exchange with a real OpenTelemetry Collector, configured by deploy/otel-collector.
 
-`make collector-check` builds the Collector and runs this; `make test` does not, since that takes Go.
+`make check NAME=collector` builds the Collector and runs this; `make test` does not, since that takes Go.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a real OpenTelemetry Collector wrote to Kafka is assembled; `make collector-check` records it."""
+"""What a real OpenTelemetry Collector wrote to Kafka is assembled; `make check NAME=collector` records it."""
 
 from __future__ import annotations
 

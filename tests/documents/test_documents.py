@@ -139,7 +139,7 @@ def test_each_command_of_the_table_of_wants_does_its_work(document, reader):
 @pytest.mark.integration
 @pytest.mark.parametrize("document", NEEDS_TRAINER)
 def test_the_way_to_a_dataset_needs_no_trainer(document, reader, tmp_path):
-    """`make test-reference` also runs the step of training, which takes PyTorch."""
+    """`make check NAME=reference` also runs the step of training, which takes PyTorch."""
     from datasets import load_dataset  # which takes a second
 
     reader.read(document, skip=NEEDS_TRAINER[document])

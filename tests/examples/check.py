@@ -1,4 +1,4 @@
-"""The examples in TypeScript: `make examples-check`, which takes Node.js and npm."""
+"""The examples in TypeScript: `make check NAME=examples`, which takes Node.js and npm."""
 
 from __future__ import annotations
 

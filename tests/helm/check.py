@@ -1,4 +1,4 @@
-"""`make helm-check`: the chart makes what kustomize makes, but for what is named here."""
+"""`make check NAME=helm`: the chart makes what kustomize makes, but for what is named here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples do what they say; `make examples-check` runs those in TypeScript."""
+"""The examples do what they say; `make check NAME=examples` runs those in TypeScript."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Programs that stand beside a worker in a company's Kafka, run with it: `make interoperability-check`."""
+"""What stands beside a worker in a company's Kafka, run with it: `make check NAME=interoperability`."""

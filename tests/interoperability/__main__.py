@@ -1,4 +1,4 @@
-"""Run the programs beside a worker, and keep what was seen: `make interoperability-check`."""
+"""Run the programs beside a worker, and keep what was seen: `make check NAME=interoperability`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs producers, and compares what they write with what they did: `make producers-check`."""
+"""Runs producers, and compares what they write with what they did: `make check NAME=producers`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Small backends of traces for tests, which answer like Phoenix, MLflow, Langfuse and LangSmith.
 
-Those of Phoenix and MLflow answer as the servers do that ``make backends-check`` starts. Those of Langfuse
-and LangSmith read requests and write answers with the types of ``langfuse`` and ``langsmith``.
+Those of Phoenix and MLflow answer as the servers do that ``make check NAME=backends`` starts. Those of
+Langfuse and LangSmith read requests and write answers with the types of ``langfuse`` and ``langsmith``.
 """
 
 from __future__ import annotations

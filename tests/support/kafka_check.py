@@ -1,6 +1,6 @@
 """Run tests of real brokers by `python -m support.kafka_check pytest …`, and keep the result for the release.
 
-`make kafka-check` calls it; a table in COMPATIBILITY.md shows the results.
+`make check NAME=kafka` calls it; a table in COMPATIBILITY.md shows the results.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Vectors that sentence-transformers gave to texts, recorded so that comparing with it needs no PyTorch.
 
-`make test-reference` checks that it still gives the recorded vectors. `PYTHONPATH=tests python -m
+`make check NAME=reference` checks that it still gives the recorded vectors. `PYTHONPATH=tests python -m
 support.recorded_vectors` records them again.
 """
 

@@ -1,7 +1,7 @@
 """A small KnowledgePulse registry for tests.
 
 It answers like ``registry/src`` of https://github.com/chesterkuo/OpenKnowledgePulse, which no package
-contains. ``make registry-check`` sends the same requests to a real registry.
+contains. ``make check NAME=registry`` sends the same requests to a real registry.
 """
 
 from __future__ import annotations

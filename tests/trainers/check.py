@@ -1,4 +1,4 @@
-"""Read exported chat messages with trainers at their newest releases: `make trainers-check`.
+"""Read exported chat messages with trainers at their newest releases: `make check NAME=trainers`.
 
 Each reader is a script that runs in an environment of its own, reads a folder of messages as its users would,
 and prints the texts that a model would learn, one for each row that it keeps. The tables of

@@ -1,4 +1,4 @@
-"""What producers wrote and `make producers-check` recorded, against the script that they had played."""
+"""What producers wrote and `make check NAME=producers` recorded, against the script that they had played."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The Collector's configuration fits the commands at its other end; `make collector-check` runs it."""
+"""The Collector's configuration fits the commands at its other end; `make check NAME=collector` runs it."""
 
 import pytest
 import yaml

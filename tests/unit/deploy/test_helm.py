@@ -1,4 +1,4 @@
-"""The Helm chart takes what it says; `make helm-check` compares what it makes with the manifests."""
+"""The Helm chart takes what it says; `make check NAME=helm` compares what it makes with the manifests."""
 
 from __future__ import annotations
 

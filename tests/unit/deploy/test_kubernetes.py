@@ -260,6 +260,6 @@ def test_scales_by_the_lag_that_the_workers_know(documents, folder, tmp_path):
 
 
 def test_the_operators_rules_match_prometheus(documents, root):
-    """`make manifests` writes them."""
+    """`make tables` writes them."""
     rules = yaml.safe_load((root / "deploy/prometheus/alerts.yml").read_bytes())
     assert only(documents, "PrometheusRule")["spec"] == rules
