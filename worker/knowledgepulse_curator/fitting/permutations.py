@@ -5,8 +5,7 @@ so that runs of one task stay as alike as they are: labels that depend on the ta
 labels that depend on the run. It has no minimum of labels: few, or those of one kind, are seldom surprising.
 
 The order that is tested is that of a ridge regression on the facts and words of the learned value, out of
-fold: its equations are solved once for all permutations. ``tests/policies/README.md`` tells how its penalty
-was chosen.
+fold: its equations are solved once for all permutations. See ``docs/curators/evidence.md``.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.tools.policies.tune import effect, policy_toml, tune, with_changes
 
 MIN_TRACES = 50
-"""Means and deviations of fewer traces would depend on chance; see ``tests/policies/README.md``."""
+"""Means and deviations of fewer traces would depend on chance; see ``docs/curators/evidence.md``."""
 
 
 class Prior(msgspec.Struct, frozen=True):

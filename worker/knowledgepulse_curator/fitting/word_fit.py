@@ -41,7 +41,7 @@ alone would be proposed.
 """
 
 REGULARISATION_OF_WORDS = 3.0
-"""The regularisation ``C`` of the words, chosen on five corpora; see ``tests/policies/README.md``."""
+"""The regularisation ``C`` of the words, chosen on five corpora; see ``docs/curators/evidence.md``."""
 
 STRONGEST_BUCKETS, WORDS_OF_A_BUCKET = 40, 3
 """Number of buckets whose words a policy keeps for people, and of words in each."""

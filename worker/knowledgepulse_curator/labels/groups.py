@@ -12,7 +12,7 @@ groups, so these are found, in this order:
 5. Any other trace is a group of its own.
 
 Too large a group costs only certainty; a task in two groups makes a figure too good. Therefore
-:data:`MIN_SIMILARITY` is low. ``tests/policies/README.md`` tells how it was chosen and how well it works.
+:data:`MIN_SIMILARITY` is low.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ arXiv:0902.2206):
   doi:10.1145/1031171.1031181).
   Otherwise, long steps of an agent would outweigh its task.
 
-``tests/novelty/README.md`` reports its accuracy and the alternatives that were tried.
+``docs/curators/evidence.md`` reports its accuracy and the alternatives that were tried.
 """
 
 from __future__ import annotations

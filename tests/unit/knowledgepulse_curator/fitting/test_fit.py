@@ -146,7 +146,7 @@ def test_probabilities_are_calibrated(planted):
 
 
 def test_permuted_labels_are_not_proposed(planted):
-    """None may be: test_permutations has the rate of the gate, tests/policies that on public corpora."""
+    """None may be: test_permutations has the rate of the gate, evidence.md that on public corpora."""
     records, labels = planted(traces=150, groups=50)
     rng = np.random.default_rng(1)
     for _ in range(4):
