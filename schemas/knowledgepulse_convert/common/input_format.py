@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from inspect import cleandoc
 from typing import Any
 
@@ -44,8 +44,8 @@ class InputFormat:
         coding_agent: Whether its program is a coding agent, whose traces have the task domain ``code`` unless
             told otherwise.
         unrecorded: What its documents do not tell of a run, in the plural, such as ``exit codes``.
-        places: Where its program keeps them on Linux and macOS, unless told otherwise: patterns of paths as
-            of ``glob``, which begin with ``~``.
+        places: Where programs keep them on Linux and macOS, unless told otherwise: the name of each program,
+            with patterns of paths as of ``glob``, which begin with ``~/``.
     """
 
     name: str
@@ -57,7 +57,7 @@ class InputFormat:
     streams: bool = False
     coding_agent: bool = False
     unrecorded: tuple[str, ...] = ()
-    places: tuple[str, ...] = ()
+    places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def usual_domain(self) -> str:

@@ -19,5 +19,5 @@ FORMAT = Table(
     within=("messages",),
     known=(at("messageId"),),
     coding_agent=True,
-    places=("~/.local/share/amp/threads/*.json",),
+    places={"Amp": ("~/.local/share/amp/threads/*.json",)},
 )

@@ -30,5 +30,5 @@ FORMAT = Table(
     ),
     only_lines=True,
     unrecorded=("finish reasons",),
-    places=("~/.nanobot/sessions/*/*.jsonl", "~/.nanobot/workspace/sessions/*.jsonl"),
+    places={"nanobot": ("~/.nanobot/sessions/*/*.jsonl", "~/.nanobot/workspace/sessions/*.jsonl")},
 )

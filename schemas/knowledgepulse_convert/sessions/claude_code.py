@@ -323,5 +323,5 @@ FORMAT = InputFormat(
     "type uuid parentUuid sessionId message",
     *of_session(_recognises, _runs),
     coding_agent=True,
-    places=("~/.claude/projects/**/*.jsonl",),
+    places={"Claude Code": ("~/.claude/projects/**/*.jsonl",)},
 )

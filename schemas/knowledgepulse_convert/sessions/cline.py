@@ -143,9 +143,11 @@ FORMAT = InputFormat(
     _recognises,
     _runs,
     coding_agent=True,
-    places=(
-        "~/.cline/data/sessions/*/*.messages.json",
-        "~/.config/Code/User/globalStorage/*/tasks/*/api_conversation_history.json",
-        "~/Library/Application Support/Code/User/globalStorage/*/tasks/*/api_conversation_history.json",
-    ),
+    places={
+        "Cline": (
+            "~/.cline/data/sessions/*/*.messages.json",
+            "~/.config/Code/User/globalStorage/*/tasks/*/api_conversation_history.json",
+            "~/Library/Application Support/Code/User/globalStorage/*/tasks/*/api_conversation_history.json",
+        )
+    },
 )

@@ -346,5 +346,5 @@ FORMAT = InputFormat(
     "timestamp type payload",
     *of_lines(_recognises, _Session),
     coding_agent=True,
-    places=("~/.codex/sessions/**/rollout-*.jsonl*",),
+    places={"Codex": ("~/.codex/sessions/**/rollout-*.jsonl*",)},
 )

@@ -64,5 +64,5 @@ FORMAT = Table(
     within=("history",),
     coding_agent=True,
     unrecorded=("exit codes", "finish reasons"),
-    places=("~/.continue/sessions/*-*.json",),
+    places={"Continue": ("~/.continue/sessions/*-*.json",)},
 )

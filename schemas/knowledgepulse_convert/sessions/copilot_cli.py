@@ -50,5 +50,5 @@ FORMAT = Table(
     agent=(at("agentId"), at("data", "parentToolCallId")),
     known=(at("id"), at("parentId"), at("agentId"), at("data", "parentToolCallId")),
     coding_agent=True,
-    places=("~/.copilot/session-state/*/events.jsonl",),
+    places={"Copilot CLI": ("~/.copilot/session-state/*/events.jsonl",)},
 )

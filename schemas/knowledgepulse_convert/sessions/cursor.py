@@ -29,5 +29,5 @@ FORMAT = Table(
     wrapper=re.compile("<(user_query)>"),
     hidden="[REDACTED]",
     coding_agent=True,
-    places=("~/.cursor/projects/*/agent-transcripts/**/*.jsonl",),
+    places={"Cursor": ("~/.cursor/projects/*/agent-transcripts/**/*.jsonl",)},
 )

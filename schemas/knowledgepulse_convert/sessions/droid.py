@@ -21,5 +21,5 @@ FORMAT = Table(
         Line({"todo_state", "session_end", "compaction_state"}, is_beside=True),
     ),
     coding_agent=True,
-    places=("~/.factory/sessions/**/*.jsonl",),
+    places={"Droid": ("~/.factory/sessions/**/*.jsonl",)},
 )

@@ -208,5 +208,5 @@ FORMAT = InputFormat(
     *of_lines(any_of({"sessionId": str, "projectHash": ...}), _Session),
     coding_agent=True,
     unrecorded=("finish reasons",),
-    places=("~/.gemini/tmp/*/chats/session-*.json*",),
+    places={"Gemini CLI": ("~/.gemini/tmp/*/chats/session-*.json*",)},
 )

@@ -26,5 +26,5 @@ FORMAT = Table(
     ),
     time=(at("created"), at("message", "created")),
     coding_agent=True,
-    places=("~/.local/share/goose/sessions/*.jsonl",),
+    places={"Goose": ("~/.local/share/goose/sessions/*.jsonl",)},
 )

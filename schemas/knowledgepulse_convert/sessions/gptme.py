@@ -69,5 +69,5 @@ FORMAT = Table(
     ),
     known=(at("role"), at("timestamp"), at("pinned"), at("hide")),
     coding_agent=True,
-    places=("~/.local/share/gptme/logs/*/conversation.jsonl",),
+    places={"gptme": ("~/.local/share/gptme/logs/*/conversation.jsonl",)},
 )

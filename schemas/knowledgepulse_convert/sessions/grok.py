@@ -26,5 +26,5 @@ FORMAT = Table(
         Line("tool_result", "tool", Block("tool_result")),
     ),
     coding_agent=True,
-    places=("~/.grok/sessions/**/chat_history.jsonl",),
+    places={"Grok": ("~/.grok/sessions/**/chat_history.jsonl",)},
 )

@@ -87,5 +87,5 @@ FORMAT = InputFormat(
     "id source started_at system_prompt messages",
     lambda document: are_all(_is_session, document),
     lambda document: each(document, _run),
-    places=("~/.hermes/state.db",),
+    places={"Hermes": ("~/.hermes/state.db",)},
 )

@@ -46,5 +46,5 @@ FORMAT = Table(
     ),
     time=(at("time"),),
     coding_agent=True,
-    places=("~/.kimi-code/sessions/*/*/agents/*/wire.jsonl",),
+    places={"Kimi Code": ("~/.kimi-code/sessions/*/*/agents/*/wire.jsonl",)},
 )

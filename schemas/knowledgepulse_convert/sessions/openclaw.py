@@ -95,5 +95,5 @@ FORMAT = replace(
     _EVENTS,
     recognises=lambda document: are_all(_is_branch, document) or _EVENTS.recognises(document),
     runs=_runs,
-    places=("~/.openclaw/agents/*/agent/openclaw-agent.sqlite",),
+    places={"OpenClaw": ("~/.openclaw/agents/*/agent/openclaw-agent.sqlite",)},
 )

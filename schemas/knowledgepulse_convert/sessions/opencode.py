@@ -217,5 +217,5 @@ FORMAT = InputFormat(
     "info messages",
     *of_session(_recognises, _runs),
     coding_agent=True,
-    places=("~/.local/share/opencode/opencode.db",),
+    places={"OpenCode": ("~/.local/share/opencode/opencode.db",)},
 )

@@ -94,5 +94,8 @@ FORMAT = Table(
     known=(at("id"), at("parentId"), at("type")),
     time=(at("timestamp"), at("message", "timestamp")),
     coding_agent=True,
-    places=("~/.pi/agent/sessions/*/*.jsonl", "~/.openclaw/agents/*/sessions/*.jsonl"),
+    places={
+        "Pi": ("~/.pi/agent/sessions/*/*.jsonl",),
+        "OpenClaw": ("~/.openclaw/agents/*/sessions/*.jsonl",),
+    },
 )

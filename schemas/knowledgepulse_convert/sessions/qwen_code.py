@@ -31,5 +31,5 @@ FORMAT = Table(
     agent=(at("agentId"),),
     coding_agent=True,
     unrecorded=("finish reasons",),
-    places=("~/.qwen/projects/*/chats/*.jsonl", "~/.qwen/projects/*/subagents/*/*.jsonl"),
+    places={"Qwen Code": ("~/.qwen/projects/*/chats/*.jsonl", "~/.qwen/projects/*/subagents/*/*.jsonl")},
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -155,7 +155,7 @@ class Table:
         only_lines: A list of these lines is another format.
         coding_agent: Whether its program is a coding agent.
         unrecorded: What its documents do not tell of a run.
-        places: Where its program keeps them; see ``InputFormat``.
+        places: Where programs keep them; see ``InputFormat``.
     """
 
     name: str
@@ -174,7 +174,7 @@ class Table:
     only_lines: bool = False
     coding_agent: bool = False
     unrecorded: tuple[str, ...] = ()
-    places: tuple[str, ...] = ()
+    places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @cached_property
     def is_first(self) -> Callable[[Any], bool]:

@@ -66,7 +66,7 @@ _COMMANDS = (
     LazyCommand(
         "score",
         "knowledgepulse_worker.tools.score.score_command:score",
-        "Score FILES, one JSON trace per line, without a broker.",
+        "Score FILES, one JSON trace per line, or the sessions that agents keep here, without a broker.",
     ),
     LazyCommand(
         "score-runs",

@@ -55,26 +55,27 @@ class Selection:
 
 EVERYTHING = Selection()
 _SELECTING = ("session", "since", "newest")
-_add_selection = with_options(
-    click.option(
-        "--session", metavar="ID", multiple=True, help="Session of an agent's database. Repeatable."
-    ),
-    click.option("--since", type=Moment(), help="Sessions of a database that were active since then."),
-    click.option(
-        "--newest", type=click.IntRange(1), metavar="N", help="The newest N sessions of a database."
-    ),
-)
 
 
-def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that choose sessions; the command receives them as ``wanted``."""
+def selection_options(place: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the options that choose sessions of a place; the command receives them as ``wanted``."""
+    add = with_options(
+        click.option(
+            "--session", metavar="ID", multiple=True, help="Session of an agent's database. Repeatable."
+        ),
+        click.option("--since", type=Moment(), help=f"Sessions {place} that were active since then."),
+        click.option("--newest", type=click.IntRange(1), metavar="N", help=f"The newest N sessions {place}."),
+    )
 
-    @wraps(command)
-    def bundled(**values: Any) -> Any:
-        ids, since, newest = (values.pop(name) for name in _SELECTING)
-        return command(wanted=Selection(ids, since, newest), **values)
+    def added(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def bundled(**values: Any) -> Any:
+            ids, since, newest = (values.pop(name) for name in _SELECTING)
+            return command(wanted=Selection(ids, since, newest), **values)
 
-    return _add_selection(bundled)
+        return add(bundled)
+
+    return added
 
 
 _NAMES = (

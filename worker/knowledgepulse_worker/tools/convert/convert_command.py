@@ -76,7 +76,7 @@ def _list_formats(ctx: click.Context, _param: click.Parameter, is_given: bool) -
     help="Format of the files.",
 )
 @conversion_options
-@selection_options
+@selection_options("of a database")
 @click.option(
     "--formats",
     is_flag=True,
@@ -201,14 +201,7 @@ class ConversionReport:
                 f"{counted(repeated, 'trace')} with the id of an earlier one: the `id` of a row has to be "
                 "that of a run, not of its task"
             )
-        if self.unknown:
-            first = ", ".join(map(printable, self.unknown[:_MAX_UNKNOWN]))
-            more = (
-                f" and {len(self.unknown) - _MAX_UNKNOWN:,} more" if len(self.unknown) > _MAX_UNKNOWN else ""
-            )
-            errors.print(
-                f"{counted(len(self.unknown), 'file')} without a run of a known format: {first}{more}"
-            )
+        self.show_unknown()
         if self.unused:
             names = ", ".join(
                 f"{printable(name)} ({n:,})" for name, n in self.unused.most_common(_MAX_SCORES)
@@ -222,6 +215,14 @@ class ConversionReport:
         for path, loss in sorted(self.losses.items(), key=lambda item: (-item[1].characters, item[0])):
             lost = f"{counted(loss.values, 'value')}, {counted(loss.characters, 'character')}"
             tell(f"  {path}: {lost}")
+
+    def show_unknown(self) -> None:
+        """Print the files that hold no run, if there are any."""
+        if not self.unknown:
+            return
+        first = ", ".join(map(printable, self.unknown[:_MAX_UNKNOWN]))
+        more = f" and {len(self.unknown) - _MAX_UNKNOWN:,} more" if len(self.unknown) > _MAX_UNKNOWN else ""
+        errors.print(f"{counted(len(self.unknown), 'file')} without a run of a known format: {first}{more}")
 
 
 def read_options(
@@ -255,10 +256,15 @@ def _least_of(rule: str) -> tuple[str, float]:
 
 
 def converted(
-    files: Iterable[str], format_name: str, report: ConversionReport, progress: Progress, options: Options
+    files: Iterable[str],
+    format_name: str,
+    report: ConversionReport,
+    progress: Progress,
+    options: Options,
+    wanted: Selection = EVERYTHING,
 ) -> Iterator[Document]:
     """Yield the traces of files as JSON, and report failures."""
-    for location, conversion in conversions(files, format_name, report, progress, options):
+    for location, conversion in conversions(files, format_name, report, progress, options, wanted):
         yield Document(location, conversion.to_json())
 
 
@@ -282,8 +288,8 @@ def conversions(
                     f"{name}: no database of an agent, in which --session, --since and --newest choose"
                 )
             else:
-                outcomes = convert_lines(name, joined(name, lines), format_name, _dated(options, name))
-            yield from _reported(outcomes if folder is None else report.known(name, outcomes), report)
+                outcomes = convert_lines(name, joined(name, lines), format_name, dated(options, name))
+            yield from reported(outcomes if folder is None else report.known(name, outcomes), report)
         if folder is not None and report.traces + report.failed == before:
             report.failed += 1
             tell(f"{folder}: holds no run of a known format")
@@ -298,7 +304,7 @@ def _in_folders(files: Iterable[str], report: ConversionReport) -> Iterator[tupl
             yield None, names
 
 
-def _reported(
+def reported(
     outcomes: Iterable[LocatedConversion], report: ConversionReport
 ) -> Iterator[tuple[str, Conversion]]:
     """Yield the conversions of a file, and report failures."""
@@ -356,7 +362,7 @@ def _warn(location: str, losses: Losses, warned: set[str]) -> None:
         tell(f"{location}: warning: not read, although it may be a part of the conversation: {path}")
 
 
-def _dated(options: Options, name: str) -> Options:
+def dated(options: Options, name: str) -> Options:
     """Return the options with the file's time, which runs without one get."""
     path = Path(name)
     if not path.is_file():

@@ -190,6 +190,20 @@ def convert_database(
         yield name, ConversionError(f"a damaged database of SQLite: {error}")
 
 
+def sessions_in(path: Path) -> list[tuple[str, float]]:
+    """Return the ids of a database's sessions, each with the time when it was last active, in seconds.
+
+    Raises:
+        ConversionError: the database cannot be read.
+    """
+    try:
+        with _opened(path) as (connection, _):
+            sessions = connection.execute(_known(connection, AUTO).sessions).fetchall()
+    except sqlite3.Error as error:
+        raise ConversionError(f"a damaged database of SQLite: {error}") from error
+    return [(str(session[0]), _seconds(session["last_active"])) for session in sessions]
+
+
 def _chosen(sessions: list[sqlite3.Row], wanted: Selection) -> list[sqlite3.Row]:
     """Return the sessions that are wanted, the oldest first; raise a ConversionError if one is missing."""
     if missing := sorted(set(wanted.ids) - {str(session[0]) for session in sessions}):

@@ -22,6 +22,7 @@ from knowledgepulse_worker.settings import Settings, load_settings, warning_of_i
 from knowledgepulse_worker.tools.common.record_key import KeyBy, key_of
 from knowledgepulse_worker.tools.convert.apart import ConvertedFile, converted_apart
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, converted, read_options
+from knowledgepulse_worker.tools.publish.asking import Gathered
 from knowledgepulse_worker.tools.publish.spool import NotSpooledError, Spool, opened, reject
 from knowledgepulse_worker.tools.publish.trace_publisher import PublishProgress, TracePublisher, publish_lines
 from knowledgepulse_worker.tools.publish.waiting_files import WaitingFiles
@@ -48,6 +49,7 @@ class Publication:
     Attributes:
         format_name: the format of the files; None for traces.
         is_hook: whether the files are sessions that an agent has just ended; then only errors are printed.
+        asks: whether to show what would be published, and to ask.
     """
 
     settings: Settings
@@ -55,6 +57,7 @@ class Publication:
     format_name: str | None
     options: Options
     is_hook: bool
+    asks: bool
     _report: ConversionReport = field(default_factory=ConversionReport)
     _failures: int = 0  # besides those of the report
 
@@ -67,11 +70,12 @@ class Publication:
         options: dict[str, Any],
         *,
         is_hook: bool,
+        asks: bool,
     ) -> Self:
         """Read the settings and the options of the conversion."""
         if warning := warning_of_ignored_variables():
             tell(warning)
-        return cls(load_settings(config), key, format_name, read_options(**options), is_hook)
+        return cls(load_settings(config), key, format_name, read_options(**options), is_hook, asks)
 
     @property
     def exit_status(self) -> int:
@@ -80,8 +84,7 @@ class Publication:
 
     def publish(self, files: Iterable[str], skip: int) -> None:
         """Publish files without their first records."""
-        with self._documents(files) as documents:
-            lines = (document.text for document in islice(documents, skip, None))
+        with self._lines(files, skip) as lines:
             self._send(lines, TracePublisher(self.settings, self.key), skip=skip)
 
     def rehearse(self, files: Iterable[str], skip: int) -> None:
@@ -94,14 +97,24 @@ class Publication:
 
         The sessions of a hook have found no place there.
         """
-        with self._documents(files) as documents:
-            lines: Iterable[bytes] = (document.text for document in documents)
-            if self.is_hook:
-                self._failures += bool(files)
-            else:
-                lines = self._add(lines, spool)
+        with self._lines(files) as lines:
+            self._failures += self.is_hook and bool(files)
+            unplaced = lines if self.is_hook else self._add(lines, spool)
             self._send_waiting(spool)
-            self._send_unplaced(lines)
+            self._send_unplaced(unplaced)
+
+    @contextmanager
+    def _lines(self, files: Iterable[str], skip: int = 0) -> Iterator[Iterable[bytes]]:
+        """Yield the records of files without their first ones, once somebody has agreed if that is asked."""
+        with Gathered() as gathered:
+            with self._documents(files) as documents:
+                lines = (document.text for document in islice(documents, skip, None))
+                if not self.asks:
+                    yield lines
+                    return
+                gathered.add(lines)
+            gathered.ask(self.settings)
+            yield gathered.lines()
 
     @contextmanager
     def _documents(self, files: Iterable[str]) -> Iterator[Iterable[Document]]:

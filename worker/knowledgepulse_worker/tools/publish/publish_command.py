@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     help="FILES contain the input that Claude Code or Codex pass to a hook; publish the sessions that it "
     "names.",
 )
+@click.option(
+    "--yes", is_flag=True, help="Publish the runs of a folder or of an agent's database without asking."
+)
 @click.option("--dry-run", is_flag=True, help="Print what would be published, without a broker.")
 def publish(
     files: tuple[str, ...],
@@ -59,6 +62,7 @@ def publish(
     skip: int,
     spool: Path | None,
     hook: bool,
+    yes: bool,
     dry_run: bool,
     conversion: dict[str, Any],
 ) -> None:
@@ -66,7 +70,7 @@ def publish(
 
     Lines are published unchanged; invalid traces will become dead letters. `-` reads standard input. With
     `--from`, the files are first converted, as `kp-worker convert` does, and so are all files if one is a
-    folder.
+    folder or an agent's database. Of these, the command shows what it would publish, and asks.
 
     If no broker can be reached, the command waits; retries publish nothing twice. If it stops early, it
     prints the number of confirmed records, and `--skip` continues after them. With `--spool`, it waits at
@@ -85,7 +89,8 @@ def publish(
     folder = Spool(spool) if spool else None
     unkept = _keep(files, folder) if hook and folder else files
     made: type[Publication] = imported("knowledgepulse_worker.tools.publish.publication:Publication")
-    publication = made.of(config, key, format_name, conversion, is_hook=hook)
+    asks = not yes and not hook and has_runs(files)
+    publication = made.of(config, key, format_name, conversion, is_hook=hook, asks=asks)
     if folder:
         publication.publish_spooled(unkept, folder)
     elif dry_run:

@@ -109,6 +109,13 @@ def _best_fifth(ordered: Sequence[ScoredRecord]) -> set[int]:
     return {rank for ranks in domains.values() for rank in ranks[: places(FIFTH, len(ranks))]}
 
 
+def passing_ranks(ordered: Sequence[ScoredRecord], policy: Policy) -> set[int]:
+    """Return the ranks of the traces that pass: by the policy, or by a share of a fifth if none is chosen."""
+    if not policy.has_own_rule:
+        return _best_fifth(ordered)
+    return {rank for rank, record in enumerate(ordered, start=1) if decide(record.score).kept}
+
+
 def _passed(records: Sequence[ScoredRecord], policy: Policy) -> str:
     passed = sum(decide(record.score).kept for record in records)
     withheld = sum(record.score.withheld is not None for record in records)

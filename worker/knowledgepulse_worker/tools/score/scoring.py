@@ -24,7 +24,11 @@ from knowledgepulse_worker.tools.terminal.reports import print_parts
 
 @dataclass(frozen=True)
 class Scoring:
-    """The values of the options that say how traces are scored and the scores printed."""
+    """The values of the options that say how traces are scored and the scores printed.
+
+    Attributes:
+        usual_backend: The embedder if neither an option nor a setting names one; None for the settings' own.
+    """
 
     embedding: dict[str, Any]
     config: Path | None
@@ -32,12 +36,16 @@ class Scoring:
     key: KeyBy
     as_json: bool | None
     traces: bool
+    usual_backend: str | None = None
 
     @cached_property
     def settings(self) -> Settings:
         """The settings, with those of the embedding that options override."""
         given = {name: value for name, value in self.embedding.items() if value is not None}
-        return override(load_settings(settings_file(self.config, connects=False)), "embedding", given)
+        settings = load_settings(settings_file(self.config, connects=False))
+        if self.usual_backend is not None and "backend" not in settings.embedding.model_fields_set:
+            given.setdefault("backend", self.usual_backend)
+        return override(settings, "embedding", given)
 
     @property
     def prints_lines(self) -> bool:

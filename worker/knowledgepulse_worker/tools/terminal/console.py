@@ -13,12 +13,15 @@ from rich.progress import (
     ProgressColumn,
     Task,
     TaskID,
-    TextColumn,
     TimeRemainingColumn,
 )
 from rich.text import Text
 
 from knowledgepulse_worker.terminal.printable import printable_line
+from knowledgepulse_worker.tools.terminal.fitted import middle_out
+
+_NAME, _BAR = 28, 20
+"""Characters of a name and of a bar: with what is done and the time, they fit into 80 columns."""
 
 PROGRESS_INTERVAL = 10.0
 """Seconds between two lines about the progress if standard error is not a terminal."""
@@ -44,10 +47,18 @@ class RecordsColumn(ProgressColumn):
         return Text(f"{task.completed:,.0f} of {total}")
 
 
+class _NameColumn(ProgressColumn):
+    """Shows what is read, shortened in its middle."""
+
+    def render(self, task: Task) -> Text:
+        """Return the text."""
+        return Text(middle_out(task.description, _NAME), no_wrap=True)
+
+
 @contextmanager
 def progress_bars(done: ProgressColumn) -> Iterator[Progress]:
     """Show progress bars; if standard error is not a terminal, print a line at long intervals instead."""
-    columns = (TextColumn("{task.description}"), BarColumn(), done, TimeRemainingColumn())
+    columns = (_NameColumn(), BarColumn(_BAR), done, TimeRemainingColumn())
     is_terminal, ended = errors.is_terminal, threading.Event()
     progress = Progress(*columns, console=errors, transient=True, disable=not is_terminal)
     if is_terminal:

@@ -55,7 +55,10 @@ def test_a_person_sees_the_best_first_and_what_a_policy_and_a_share_of_a_fifth_w
     nearest = [line["id"] for line in lines].index(lines[best]["nearest"])
     assert f"its nearest earlier one, {traces.name}:{nearest + 1}, has" in why
     assert f"novelty            {lines[best]['novelty']:.4f}" in why
-    assert said.endswith(f"to choose what passes: kp-worker policy tune {traces}\n")
+    assert said.endswith(
+        f"to keep the best: kp-worker score {traces} --keep best.jsonl\n"
+        f"to choose what passes: kp-worker policy tune {traces}\n"
+    )
 
 
 def test_a_person_sees_how_runs_ended_and_which_of_them_somebody_judged(tmp_path, real_traces):
@@ -142,7 +145,7 @@ def test_files_of_another_format_are_converted_first(tmp_path):
     said = run(file, "--from", "auto", "--table").stdout
 
     assert "Why? → So" in said
-    assert said.endswith(f"to keep the traces: kp-worker convert {file} > traces.jsonl\n")
+    assert said.endswith(f"to keep the best: kp-worker score {file} --keep best.jsonl --from auto\n")
 
 
 def test_each_of_the_first_invalid_lines_is_named_and_the_others_are_counted(tmp_path, real_traces):
@@ -177,3 +180,38 @@ def test_who_has_no_model_learns_of_the_embedder_that_needs_none(traces, monkeyp
     result = CliRunner().invoke(score, [str(traces)])
 
     assert str(result.exception) == "`--embedder lexical` needs no model; openvino is not installed"
+
+
+@pytest.mark.parametrize("policy", ["", "[policy]\nthreshold = 0.5\n"])
+def test_the_best_are_kept_in_a_file_with_their_scores(traces, tmp_path, policy):
+    """By the policy, or by a share of a fifth if none is chosen."""
+    (tmp_path / "worker.toml").write_text(policy)
+    best = tmp_path / "best.jsonl"
+
+    result = run(traces, "--keep", best, "--config", tmp_path / "worker.toml")
+
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    kept = [json.loads(line) for line in best.read_bytes().splitlines()]
+    scores = {line["id"]: line["quality_score"] for line in lines}
+    passing = [line["id"] for line in lines if line["decision"] == "contribute"]
+    assert [trace["metadata"]["quality_score"] for trace in kept] == sorted(
+        (scores[trace["id"]] for trace in kept), reverse=True
+    )
+    assert ({trace["id"] for trace in kept} == set(passing)) == bool(policy)
+    which = "what the policy passes" if policy else "the best fifth of each domain"
+    assert f"kept: {len(kept)} of 154 traces, {which}, in {best}\n" in result.stderr
+    assert len(kept) == (len(passing) if policy else 31)
+
+
+def test_the_best_of_converted_runs_are_traces(tmp_path):
+    (tmp_path / "runs").mkdir()
+    for answer in ("So", "So be it", "So it is, since it was so"):
+        (tmp_path / f"runs/{len(answer)}.json").write_text(
+            json.dumps([{"role": "user", "content": "Why?"}, {"role": "assistant", "content": answer}])
+        )
+
+    result = run(tmp_path / "runs", "--keep", tmp_path / "best.jsonl", "--table")
+
+    (kept,) = map(json.loads, (tmp_path / "best.jsonl").read_bytes().splitlines())
+    assert kept["task"]["objective"] == "Why?"
+    assert "to keep the best" not in result.stdout
