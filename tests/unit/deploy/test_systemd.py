@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from knowledgepulse_curator.fitting.fit_command import NO_PROPOSAL
 from knowledgepulse_worker.settings import Settings
 from support.commands import command
 
@@ -75,6 +76,10 @@ def test_an_evaluation_that_fails_leaves_the_former_one(service, run, tmp_path):
     assert run(evaluate, 1) != 0
     assert (tmp_path / "evaluation.json").read_text() == said
     assert run(fit, 0) == 0
+
+
+def test_labels_that_support_no_change_are_no_failure_of_the_unit(service):
+    assert service["SuccessExitStatus"] == [str(NO_PROPOSAL)]
 
 
 def test_the_page_shows_the_file_that_the_service_writes(service):

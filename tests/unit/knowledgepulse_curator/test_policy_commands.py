@@ -129,6 +129,21 @@ def test_fit_proposes_a_policy_that_check_rescore_and_evaluate_take(kp_worker, s
     assert [comparison["domain"] for comparison in compared["compared"]] == ["customer_service"]
 
 
+def test_a_fit_without_a_proposal_removes_the_former_one_and_ends_with_status_3(kp_worker, scored, tmp_path):
+    labels, former = tmp_path / "labels.jsonl", tmp_path / "proposed.toml"
+    lines = [json.loads(line) for line in scored.read_text().splitlines()][:30]
+    labels.write_text(
+        "".join(json.dumps({"id": line["id"], "keep": n % 2 == 0}) + "\n" for n, line in enumerate(lines))
+    )
+    former.write_text("[policy]\n")
+
+    result = kp_worker("policy", "fit", scored, "--labels", labels, "--output", former)
+
+    assert (result.exit_code, former.exists()) == (3, False)
+    assert "no domain has a proposal" in result.stderr
+    assert "fit: customer_service: in plain words: of 100 pairs" in result.stdout
+
+
 def test_fit_with_words_writes_a_policy_under_which_traces_are_explained(kp_worker, scored, tmp_path):
     """Labels follow a word; the words are in the lines of `score`."""
     labels, fitted = tmp_path / "labels.jsonl", tmp_path / "fitted.toml"
@@ -210,7 +225,7 @@ NO_EMBEDDER = ("--embedder", "none")
 
 def test_a_value_is_fitted_to_what_graders_said_in_the_traces_themselves(kp_worker, graded):
     command = ("policy", "fit", graded(*JUDGED), *NO_EMBEDDER, "--labels-from-outcomes", "--json")
-    fitted = json.loads(output(kp_worker(*command)))["domains"]["customer_service"]
+    fitted = json.loads(kp_worker(*command).stdout)["domains"]["customer_service"]
     assert (fitted["traces"], fitted["of_outcomes"], fitted["kept"]) == (140, 140, 43)
     assert (fitted["agreement"], fitted["held"], fitted["grouped"]["the task's id"]) == (1, True, 140)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from knowledgepulse_curator.labels.labelled_inputs import (
+    BELOW_ONE,
     LabelledInputs,
     MinRewards,
     judged_source_options,
@@ -20,7 +21,6 @@ from knowledgepulse_worker.tools.terminal.arguments import EXISTING, NumberInRan
 from knowledgepulse_worker.tools.terminal.options import json_option
 from knowledgepulse_worker.tools.terminal.reports import print_report
 
-BELOW_ONE = NumberInRange(0, 1, min_open=True, max_open=True)
 ODDS = NumberInRange(0, min_open=True)
 
 
@@ -84,8 +84,11 @@ def evaluate(
     every, min_reward = given.all_labels(), min_rewards.of_labels
     records = given.records()
     every += given.outcome_labels(records, min_rewards)
-    asked = None if least is None else Asked(least, odds, embedder_of(records, given.settings), min_reward)
-    promised = {} if asked is None else promises(records, every, policies[0], asked)
+    promised = {}
+    if least is not None:
+        embedder = embedder_of(records, given.settings)
+        asked = Asked(least, odds, embedder, min_reward, whole=not given.is_selection)
+        promised = promises(records, every, policies[0], asked)
     agreed, used = list(agreements(every, min_reward)), labels_to_use(every)
     evaluation = evaluate.evaluate(records, used, policies[0], min_reward=min_reward)
     compared = evaluate.compare(records, used, policies, min_reward=min_reward) if policies[1:] else []

@@ -19,7 +19,7 @@ from knowledgepulse_curator.fitting.labelled_traces import LEAK_AGREEMENT
 from knowledgepulse_curator.labels.labels import MIN_SUPPORT
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.policy import DIMENSIONS
-from knowledgepulse_worker.tools.policies.estimates import CHANCE_AUC, signed, with_interval
+from knowledgepulse_worker.tools.policies.estimates import CHANCE_AUC, in_pairs, signed, with_interval
 from knowledgepulse_worker.tools.policies.policy_output import DIMENSION_TITLES
 from knowledgepulse_worker.tools.policies.share_effects import repeats_table
 from knowledgepulse_worker.tools.terminal.reports import new_table
@@ -31,7 +31,10 @@ def verdicts(evaluation: Evaluation) -> Iterator[str]:
         if name not in evaluation.domains:
             told = f"none, as its learned value was fitted to all {left_out.of:,} labels"
             yield f"verdict: {name}: {told}: {_recorded(left_out)}"
-    yield from (verdict(domain) for domain in evaluation.domains.values())
+    for domain in evaluation.domains.values():
+        yield verdict(domain)
+        if domain.fair is not None and domain.verdict != "too few labels":
+            yield f"verdict: {domain.domain}: {in_pairs('the score', domain.fair)}"
 
 
 def changes(compared: Sequence[PolicyComparison]) -> Iterator[str]:

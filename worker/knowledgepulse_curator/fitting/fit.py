@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from knowledgepulse_curator.fitting import logistic, word_fit
+from knowledgepulse_curator.fitting import logistic
+from knowledgepulse_curator.fitting.fitted_promises import fitted_promises
 from knowledgepulse_curator.fitting.labelled_traces import (
     NO_LABEL,
     OUTCOME_DIMENSION,
@@ -25,11 +26,13 @@ from knowledgepulse_curator.fitting.labelled_traces import (
     outcomes_in_text,
     with_rest,
 )
+from knowledgepulse_curator.fitting.learning import Learned, Wanted, learn, odds_out_of_fold
 from knowledgepulse_curator.fitting.length import AgainstLength, against_length, length_odds
-from knowledgepulse_curator.fitting.permutations import level, scaled, surprise
-from knowledgepulse_curator.fitting.word_fit import TraceWords, WordFit, fit_words
+from knowledgepulse_curator.fitting.permutations import PERMUTATION_LEVEL, level, surprise
+from knowledgepulse_curator.fitting.word_fit import WordFit
 from knowledgepulse_curator.labels.fitted_traces import recorded
-from knowledgepulse_curator.labels.labels import MIN_SUPPORT, Labels
+from knowledgepulse_curator.labels.labels import MIN_SUPPORT, Label, Labels
+from knowledgepulse_curator.promises.promise import Asked, Promise
 from knowledgepulse_worker.policy import FitOrigin, LearnedValue, Policy
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.tools.policies.estimates import (
@@ -102,6 +105,7 @@ class DomainFit(LabelCounts):
         words: what words add to the facts; None if they were not asked for.
         reliability: for tenths of the traces, the mean probability and the share that is worth keeping.
         effect: a sentence on the threshold that is proposed with the learned value; empty without support.
+        unnamed: whether the labels lack nothing but the names of their tasks.
     """
 
     held: bool
@@ -122,6 +126,7 @@ class DomainFit(LabelCounts):
     words: WordFit | None = None
     reliability: list[tuple[float, float]] = field(default_factory=list)
     effect: str = ""
+    unnamed: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,7 @@ class Fit:
         target: the share of the traces that should pass at most.
         proposed: the policy with learned values and shares of the domains whose labels support a change.
         unmatched: number of labels that match no trace.
+        promises: what labels promise of the domains, if that was asked.
     """
 
     policy: str
@@ -140,6 +146,12 @@ class Fit:
     domains: dict[str, DomainFit]
     proposed: Policy
     unmatched: int
+    promises: dict[str, Promise] = field(default_factory=dict)
+
+    @property
+    def proposes(self) -> bool:
+        """Whether the proposed policy is another than that in force."""
+        return self.proposed.digest != self.policy
 
 
 def fit(
@@ -153,50 +165,45 @@ def fit(
     min_reward: float = 0.5,
     outcome_confidence: bool = False,
     words: bool = False,
+    promised: Asked | None = None,
+    every: Sequence[Label] = (),
 ) -> Fit:
     """Fit learned values to labels, domain by domain, and propose what they support.
 
     ``today``: the date of the fit, for the policy's record. ``target``: the share of a domain's traces that
     should pass at most. ``share``: that of the learned value in the score. ``outcome_confidence``: whether to
     fit outcome confidence as well, which may be the label itself. ``words``: whether to fit words, too.
+    ``promised``: what is asked of a promise, whose share is then proposed instead of the target; ``every``:
+    all labels that it may be made by.
 
     Raises:
         InputError: no label matches a trace, all matching labels are equal, or counts or words are unknown.
     """
     labelled = matched(records, with_rest(records, labels, min_reward), min_reward)
-    wanted = _Wanted(today, target, share, None if outcome_confidence else OUTCOME_DIMENSION, words)
+    wanted = Wanted(today, target, share, None if outcome_confidence else OUTCOME_DIMENSION, words)
     domains = {
         name: _fit_domain(name, part, policy, wanted) for name, part in labelled.by_domain(policy).items()
     }
-    supported = {name: domain for name, domain in domains.items() if domain.outcome == "supported"}
-    changes = {name: {"learned": domain.learned, "share": target} for name, domain in supported.items()}
+    values = {name: domain.learned for name, domain in domains.items() if domain.outcome == "supported"}
+    learned = {name: value for name, value in values.items() if value is not None}
+    promises = {}
+    if promised is not None:
+        promises = fitted_promises(records, every, policy, learned, wanted, promised)
+    shares = {name: promise.share for name, promise in promises.items() if promise.outcome == "promised"}
+    changes: dict[str, dict[str, Any]] = {
+        name: {"learned": value, "share": shares.get(name) or target} for name, value in learned.items()
+    } | {name: {"share": share} for name, share in shares.items() if share and name not in learned}
     proposed = with_changes(policy, changes)
-    tuned = {
-        name: domain for name, domain in tune(records, proposed, target).domains.items() if name in supported
+    effects = {name: effect(tuning) for name, tuning in tune(records, proposed, target).domains.items()}
+    domains = {
+        name: replace(domain, effect=effects.get(name, "") if name in changes else "")
+        for name, domain in domains.items()
     }
-    domains |= {name: replace(domains[name], effect=effect(tuning)) for name, tuning in tuned.items()}
-    return Fit(policy.digest, target, domains, proposed, len(labels.keys() - labelled.labels.keys()))
+    unmatched = len(labels.keys() - labelled.labels.keys())
+    return Fit(policy.digest, target, domains, proposed, unmatched, promises)
 
 
-class _Wanted(NamedTuple):
-    """How to fit a domain.
-
-    Attributes:
-        today: the date of the fit.
-        target: the share of the traces that should pass at most.
-        share: the part of the learned value in the score.
-        constant: the term that is not fitted, and held constant; None to fit all.
-        words: whether to fit words, too.
-    """
-
-    today: str
-    target: float
-    share: float
-    constant: str | None
-    words: bool
-
-
-def _fit_domain(name: str, labelled: LabelledTraces, policy: Policy, wanted: _Wanted) -> DomainFit:
+def _fit_domain(name: str, labelled: LabelledTraces, policy: Policy, wanted: Wanted) -> DomainFit:
     judged = labelled.only(labelled.checked) or labelled
     result = DomainFit(
         domain=name,
@@ -207,12 +214,13 @@ def _fit_domain(name: str, labelled: LabelledTraces, policy: Policy, wanted: _Wa
     )
     if not judged.has(MIN_SUPPORT, MIN_SUPPORT):
         return result
-    found = _learn(labelled, judged, wanted)
+    found = learn(labelled, judged, wanted)
     orders = _orders(name, policy, found, wanted.constant)
     gains, since = _gains_over(policy, judged, orders, found.folds[labelled.checked], wanted.target)
     told = surprise(found.columns, labelled.kept, labelled.groups, labelled.checked)
     new_agents = _new_agents(found)
-    missing = _missing(bool(np.ptp(found.probabilities) > 0), gains, told >= level(result.grouped))
+    rises = bool(np.ptp(found.probabilities) > 0)
+    missing = _missing(rises, gains, told >= level(result.grouped))
     origin = _origin(labelled, wanted.today, gains.appraisals["fitted"], new_agents)
     return replace(
         result,
@@ -230,62 +238,11 @@ def _fit_domain(name: str, labelled: LabelledTraces, policy: Policy, wanted: _Wa
         stated=outcomes_in_text(judged),
         words=found.words,
         reliability=_reliability(found.probabilities, judged.kept),
+        unnamed=bool(missing) and not _missing(rises, gains, told >= PERMUTATION_LEVEL),
     )
 
 
-@dataclass(frozen=True)
-class _Learned:
-    """What is learned from the labels of a domain.
-
-    Attributes:
-        labelled: all traces with a label.
-        judged: those whose labels count in the appraisal.
-        value: the learned value.
-        probabilities: the value of the judged traces, of which none was fitted to.
-        values: the values of all traces, by term.
-        folds: the folds of all traces.
-        words: what words add; None if none are fitted.
-        trace_words: the words of all traces; None if the learned value has none.
-    """
-
-    labelled: LabelledTraces
-    judged: LabelledTraces
-    value: LearnedValue
-    probabilities: Array
-    values: dict[str, Array]
-    folds: Array
-    words: WordFit | None
-    trace_words: TraceWords | None
-
-    @property
-    def columns(self) -> Array:
-        """All that the value is learned from, a column each."""
-        columns = scaled(self.values)
-        return columns if self.trace_words is None else np.hstack([columns, self.trace_words.beside_facts])
-
-
-def _learn(labelled: LabelledTraces, judged: LabelledTraces, wanted: _Wanted) -> _Learned:
-    """Learn a value from all labels, and compute it for the judged traces out of fold."""
-    values = logistic.values_of(labelled.records)
-    if wanted.constant:
-        del values[wanted.constant]
-    folds = logistic.folds_of(labelled.groups)
-    value = logistic.learn(values, labelled.kept, wanted.share)
-    added, words = fit_words(labelled, judged, values, folds) if wanted.words else (None, None)
-    if words is not None:
-        value = word_fit.with_words(value, words, labelled.kept, labelled.groups)
-    odds = _odds(values, words, labelled.kept, folds)[labelled.checked]
-    value, probabilities = logistic.calibrated(value, odds, judged.kept)
-    return _Learned(labelled, judged, value, probabilities, values, folds, added, words)
-
-
-def _odds(values: dict[str, Array], words: TraceWords | None, kept: Array, folds: Array) -> Array:
-    """Return the log odds of all traces by their facts and words, fitted to the other folds."""
-    odds = logistic.out_of_fold(values, kept, folds)
-    return odds if words is None else odds + word_fit.out_of_fold(words.columns, kept, folds)
-
-
-def _orders(name: str, policy: Policy, found: _Learned, constant: str | None) -> dict[str, Array]:
+def _orders(name: str, policy: Policy, found: Learned, constant: str | None) -> dict[str, Array]:
     """Return orders of the judged traces by name, those of the policy in force and the fitted one first."""
     labelled, judged, checked = found.labelled, found.judged, found.labelled.checked
     changed = with_changes(policy, {name: {"learned": found.value}})
@@ -304,13 +261,13 @@ def _agents(labelled: LabelledTraces) -> list[str]:
     return [record.agent_id or "" for record in labelled.records]
 
 
-def _against_length(found: _Learned, orders: dict[str, Array]) -> AgainstLength | None:
+def _against_length(found: Learned, orders: dict[str, Array]) -> AgainstLength | None:
     judged, checked = found.judged, found.labelled.checked
     steps, folds = found.values["steps"][checked], found.folds[checked]
     return against_length(orders["fitted"], orders["length alone"], steps, judged.kept, judged.groups, folds)
 
 
-def _leaks(found: _Learned) -> dict[str, Estimate]:
+def _leaks(found: Learned) -> dict[str, Estimate]:
     """Return the AUCs of the terms that predict the label on their own."""
     columns = [column[found.labelled.checked] for column in found.values.values()]
     alone = zip(found.values, estimates(found.judged.kept, columns, found.judged.groups), strict=True)
@@ -393,13 +350,13 @@ def _missing(rises: bool, gains: _Gains, is_above_chance: bool) -> list[str]:
     return [name for name, is_shown in shown.items() if not is_shown]
 
 
-def _new_agents(found: _Learned) -> Estimate | None:
+def _new_agents(found: Learned) -> Estimate | None:
     """Return the AUC, within each agent, of a value that was fitted to the others."""
     labelled = found.labelled
     _, index = np.unique(_agents(labelled), return_inverse=True)
     if index.max() == 0:
         return None
-    odds = _odds(found.values, found.trace_words, labelled.kept, index)
+    odds = odds_out_of_fold(found.values, found.trace_words, labelled.kept, index)
     at = np.flatnonzero(labelled.checked)
     (estimate,) = estimates(found.judged.kept, [odds[at]], found.judged.groups, index[at])
     return known(estimate)

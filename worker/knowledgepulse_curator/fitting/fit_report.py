@@ -17,9 +17,10 @@ from knowledgepulse_curator.fitting.logistic import FOLDS
 from knowledgepulse_curator.fitting.permutations import level
 from knowledgepulse_curator.fitting.word_fit import WordFit
 from knowledgepulse_curator.labels.labels import MIN_SUPPORT
+from knowledgepulse_curator.promises.promise_report import promise_lines, sentence
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.policy import LearnedValue
-from knowledgepulse_worker.tools.policies.estimates import CHANCE_AUC, signed, with_interval
+from knowledgepulse_worker.tools.policies.estimates import CHANCE_AUC, in_pairs, signed, with_interval
 from knowledgepulse_worker.tools.policies.policy_output import learned_table, words_table
 from knowledgepulse_worker.tools.policies.tune import policy_toml
 from knowledgepulse_worker.tools.terminal.reports import new_table
@@ -27,7 +28,10 @@ from knowledgepulse_worker.tools.terminal.reports import new_table
 
 def fit_tables(fit: Fit) -> Iterator[Table | str]:
     """Yield the report of a fit: for each domain a verdict, figures, weights and warnings."""
-    yield from (f"fit: {name}: {_sentence(domain)}" for name, domain in fit.domains.items())
+    for name, domain in fit.domains.items():
+        yield f"fit: {name}: {_sentence(domain)}"
+        yield f"fit: {name}: {_plainly(domain)}"
+    yield from promise_lines(fit.promises.values())
     yield ""
     yield (
         f"policy {fit.policy}; figures of traces that were not fitted to, in {FOLDS} folds of whole "
@@ -46,6 +50,8 @@ def fitted_toml(fit: Fit) -> str:
         comments.append(f"{name}: {_sentence(domain)}")
         if domain.effect:
             comments.append(domain.effect)
+        if name in fit.promises:
+            comments.append(f"{name}: {sentence(fit.promises[name])}")
     return policy_toml(fit.proposed, comments)
 
 
@@ -151,7 +157,8 @@ def _sentence(domain: DomainFit) -> str:
         f"AUC {with_interval(fitted.auc)}{' against traces without a label' if domain.rest else ''}, "
         f"{signed(domain.difference)} against the policy in force"
         f"{' (outcome confidence held constant)' if domain.held else ''}"
-        f"{f', {domain.length}' if domain.length else ''}; kept of the best: {best}"
+        f"{f', {domain.length}' if domain.length else ''}; kept of the best: {best}, "
+        f"of all {domain.kept / domain.traces:.2f}"
     )
     if domain.missing:
         return f"no proposal, for want of {' and '.join(domain.missing)}: {figures}"
@@ -161,3 +168,15 @@ def _sentence(domain: DomainFit) -> str:
         else f", but not over {domain.length.preference}"
     )
     return f"the labels support the learned value{only}: {figures}"
+
+
+def _plainly(domain: DomainFit) -> str:
+    """Return the verdict for who does not know an AUC."""
+    if domain.outcome == "too few labels":
+        return "in plain words: label more traces (`kp-worker policy label`) before anything can be said"
+    what = in_pairs("the learned value", domain.appraisals["fitted"].auc)
+    if domain.unnamed:
+        return f"{what}. It would be proposed if the labels named the tasks of their traces (`group`)"
+    if domain.missing:
+        return f"{what}. That is not enough to change the policy"
+    return f"{what}. It is proposed"

@@ -7,17 +7,16 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import chain, islice, zip_longest
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from knowledgepulse_curator.labelling.label_session import ToLabel
+from knowledgepulse_curator.labels.labelled_inputs import LabelledInputs
 from knowledgepulse_curator.labels.labels import Labels, drawn_place, label_of
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode_content import texts_of
-from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.output_headers import trace_of
 from knowledgepulse_worker.scoring import (
     Content,
@@ -36,7 +35,7 @@ TraceName = tuple[str, str]
 """Source and id: offsets start over when a raw topic is recreated."""
 
 
-def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -> list[ToLabel]:
+def traces_to_label(given: LabelledInputs, labels: Labels, policy: Policy, count: int) -> list[ToLabel]:
     """Return a sample of the traces without a label; only these are held in memory.
 
     The sample depends only on the arguments, so two labellers get the same sample, and so does a labeller who
@@ -55,7 +54,7 @@ def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -
         by_name = {(location, name): values[location] for location, name in wanted if location in values}
     else:
         by_name = asyncio.run(_values_of_topics(given, wanted))
-    sampling: Literal["random"] | None = None if any(map(is_selection, given.files)) else "random"
+    sampling: Literal["random"] | None = None if given.is_selection else "random"
     traces = [
         ToLabel(
             record,
@@ -71,16 +70,6 @@ def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -
                 f"{trace.record.source}: has no steps to judge, only a score; give the raw traces"
             )
     return traces
-
-
-def is_selection(path: Path) -> bool:
-    """Return whether a file has lines of `kp-worker traces list`, which may be those of a band alone."""
-    _, line = next(iter(located_lines(path)))
-    try:
-        members = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-    except DECODE_ERRORS:
-        return False
-    return "decision" in members and "partition" not in members
 
 
 def _scored_again(records: Sequence[ScoredRecord], policy: Policy) -> Iterator[ScoredRecord]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
+import msgspec
 
 from knowledgepulse_curator.labels.labels import (
     MIN_KEPT_REWARD,
@@ -18,10 +19,12 @@ from knowledgepulse_curator.labels.labels import (
 )
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import counted, printable
+from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.tools.policies.command_inputs import Command, Inputs, source_options
-from knowledgepulse_worker.tools.terminal.arguments import EXISTING, Number
+from knowledgepulse_worker.tools.terminal.arguments import EXISTING, Number, NumberInRange
 from knowledgepulse_worker.tools.terminal.console import errors
+from knowledgepulse_worker.tools.terminal.lines import located_lines
 from knowledgepulse_worker.tools.terminal.options import with_options
 
 
@@ -45,6 +48,8 @@ def _min_rewards(_ctx: click.Context, _param: click.Parameter, values: Sequence[
     of_labels = rules.pop("", MIN_KEPT_REWARD)
     return MinRewards(of_labels, rules)
 
+
+BELOW_ONE = NumberInRange(0, 1, min_open=True, max_open=True)
 
 reward_option = click.option(
     "--min-reward",
@@ -98,6 +103,11 @@ class LabelledInputs(Inputs):
             labels += asyncio.run(labels_of_topic(self.settings, self.labels_topic)).values()
         return labels
 
+    @property
+    def is_selection(self) -> bool:
+        """Whether a file has lines of `kp-worker traces list`, which may be those of a band alone."""
+        return any(map(is_selection, self.files))
+
     def outcome_labels(self, records: Sequence[ScoredRecord], min_rewards: MinRewards) -> list[Label]:
         """Return the labels that are the traces' own outcomes, if they are wanted.
 
@@ -114,6 +124,16 @@ class LabelledInputs(Inputs):
                 "--success-from NAME` takes a score as the judgement"
             )
         return labels
+
+
+def is_selection(path: Path) -> bool:
+    """Return whether a file has lines of `kp-worker traces list`, which may be those of a band alone."""
+    _, line = next(iter(located_lines(path)))
+    try:
+        members = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    except DECODE_ERRORS:
+        return False
+    return "decision" in members and "partition" not in members
 
 
 def _or_named(min_rewards: MinRewards) -> str:

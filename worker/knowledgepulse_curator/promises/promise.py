@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,8 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from knowledgepulse_curator.labels.fitted_traces import fitted_to
-from knowledgepulse_curator.labels.groups import groups_of
-from knowledgepulse_curator.labels.labels import MIN_KEPT_REWARD, OUTCOME, Label, label_of
+from knowledgepulse_curator.labels.labels import MIN_KEPT_REWARD, Label, label_of
 from knowledgepulse_curator.promises.certificate import (
     CONFIDENCE,
     SHARES,
@@ -25,22 +24,19 @@ from knowledgepulse_curator.promises.certificate import (
     labels_needed,
     widest,
 )
-from knowledgepulse_curator.promises.ranks import NEVER, passing_now, widths
+from knowledgepulse_curator.promises.ranks import NEVER
+from knowledgepulse_curator.promises.sample import Sample, Sampling, Stream, of_one_kind, sample_of
 from knowledgepulse_worker import __version__
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.policies.estimates import Array
 from knowledgepulse_worker.tools.score.offline import embedder_name
 
 MAX_UNKNOWN = 0.1
 """The greatest part of what passes that may be by agents of which no label speaks."""
 
 BEST_TENTH = SHARES.index(0.1)
-
-Sampling = Literal["random", "passing", "feedback"]
-"""How the labelled traces were chosen."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +48,16 @@ class Asked:
         odds: how much more often runs worth keeping get feedback than others; None to leave feedback out.
         embedder: that of the settings.
         min_reward: the lowest reward of a trace worth keeping.
+        whole: whether the traces are all of a stream, and not a selection of it.
+        partitions: the number of partitions of the stream; None if only the traces tell it.
     """
 
     least: float
     odds: float | None = None
     embedder: str | None = None
     min_reward: float = MIN_KEPT_REWARD
+    whole: bool = True
+    partitions: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +78,12 @@ class Promise:
         without_label: the parts of what would pass by agents of which there is no label.
         since, until: the times of the first and the last labelled raw record; None if they have none.
         withheld: the number of traces that guards withhold, of which nothing is said.
-        needed: how many labels of passing traces would settle it at the rate that was measured; None if none
-            would.
+        needed: how many labels of passing traces would settle it at the rate that was measured, or confirm
+            it, if traces are ranked out of fold; None if none would.
         skipped: the number of labels that were skipped, and count as not worth keeping.
+        every: whether each trace has a label, so that nobody chose.
+        out_of_fold: whether traces are ranked by values that were fitted to the labels of others. No theorem
+            stands behind such a promise.
     """
 
     domain: str
@@ -108,30 +111,8 @@ class Promise:
     embedder: str | None
     partitions: int
     release: str
-
-
-class Sample:
-    """Labelled traces that were chosen in one way.
-
-    Args:
-        pairs: the traces that may count, with their labels.
-        sampling: how they were chosen.
-        passes: whether each passes by each of the tested shares, shape (shares, n).
-        shares: these shares; None stands for what passes now.
-    """
-
-    def __init__(
-        self,
-        pairs: Sequence[tuple[ScoredRecord, Label]],
-        sampling: Sampling,
-        passes: Array,
-        shares: Sequence[float | None] = SHARES,
-    ) -> None:
-        counting = passes[-1]
-        self.pairs = [pair for pair, counts in zip(pairs, counting, strict=True) if counts]
-        self.sampling, self.passes, self.shares = sampling, passes[:, counting], shares
-        groups = groups_of([record for record, _ in self.pairs], [label for _, label in self.pairs])
-        self.tasks = np.unique([name for name, _ in groups], return_inverse=True)[1]
+    every: bool = False
+    out_of_fold: bool = False
 
 
 def promises(
@@ -150,81 +131,29 @@ def promises(
         if usable[at].any():
             own = at[usable[at]]
             pairs = [(records[place], label) for place in own if (label := given[place]) is not None]
-            if len(own) == len(at):  # each trace has a label: nobody chose
+            every = asked.whole and len(own) == len(at)
+            if every:  # nobody chose
                 pairs = [(record, replace(label, sampling="random")) for record, label in pairs]
-            sample = _sample(pairs, stream.width[own], stream.now[own], policy, asked)
-            found[name] = promise(name, sample, stream, asked)
+            sample = sample_of(pairs, stream.width[own], stream.now[own], policy, asked.odds)
+            found[name] = promise(name, sample, stream, asked, every=every)
     return found
 
 
-def of_one_kind(labels: Sequence[Label]) -> list[Label]:
-    """Return the labels of people if there are any, else those of outcomes, else those of judges."""
-    kinds: defaultdict[int, list[Label]] = defaultdict(list)
-    for label in labels:
-        kinds[2 if label.is_judges else int(label.source == OUTCOME)].append(label)
-    return kinds[min(kinds)] if kinds else []
-
-
-class Stream:
-    """All scored traces, and by which shares they would pass.
-
-    Attributes:
-        domains: the indices of the traces of each domain.
-        width, now: see :func:`widths` and :func:`passing_now`.
-    """
-
-    def __init__(self, records: Sequence[ScoredRecord], policy: Policy) -> None:
-        self.records, self.policy = records, policy
-        self.width, self.now = widths(records, policy), passing_now(records, policy)
-        names = np.array([policy.profile(record.task_domain).domain for record in records])
-        self.domains = {str(name): np.flatnonzero(names == name) for name in np.unique(names)}
-
-    def passing(self, domain: str, share: float | None) -> list[ScoredRecord]:
-        """Return the traces of a domain that would pass by a share; by None, those that pass now."""
-        at = self.domains[domain]
-        passes = self.now[at] if share is None else self.width[at] <= SHARES.index(share)
-        return [self.records[place] for place in at[passes].tolist()]
-
-
-def _sample(
-    pairs: Sequence[tuple[ScoredRecord, Label]], width: Array, now: Array, policy: Policy, asked: Asked
-) -> Sample:
-    """Return the labels that were chosen in one way.
-
-    Those of contributed traces, and any under a cap for agents, tell only of what passes now.
-    """
-    how = np.array([label.sampling or "feedback" for _, label in pairs])
-    wanted = ["feedback"] if asked.odds is not None else ["random", "passing"]
-    at = np.isin(how, wanted)
-    chosen = [pair for pair, is_chosen in zip(pairs, at, strict=True) if is_chosen]
-    if asked.odds is not None:
-        return Sample(chosen, "feedback", now[None, at], [None])
-    if policy.agent_cap < 1 or "passing" in how[at]:
-        return Sample(chosen, "passing" if "passing" in how[at] else "random", now[None, at], [None])
-    return Sample(chosen, "random", np.array([width[at] <= share for share in range(len(SHARES))]))
-
-
-def promise(name: str, sample: Sample, stream: Stream, asked: Asked) -> Promise:
+def promise(
+    name: str, sample: Sample, stream: Stream, asked: Asked, *, every: bool = False, out_of_fold: bool = False
+) -> Promise:
     """Return what a sample of a domain's labelled traces promises."""
-    labels = [label for _, label in sample.pairs]
+    heard, labels = [record for record, _ in sample.pairs], [label for _, label in sample.pairs]
     kept = np.array([label.is_kept(asked.min_reward) and not label.skipped for label in labels], bool)
     least = asked.least if asked.odds is None else asked_of_feedback(asked.least, asked.odds)
     at, error = widest(kept, sample.tasks, sample.passes, least)
     told = [evidence(kept[passes], sample.tasks[passes]) for passes in sample.passes]
     share = None if at is None else sample.shares[at]
-    heard = [record for record, _ in sample.pairs]
-    agents = Counter(record.agent_id or "" for record in heard)
-    passing = Counter(
-        record.agent_id or ""
-        for record in stream.passing(name, share if at is not None else sample.shares[-1])
-    )
-    without = {
-        agent: count / passing.total() for agent, count in passing.most_common() if agent not in agents
-    }
+    without = _without_label(sample, stream.passing(name, sample.shares[-1] if at is None else share))
     embedders = sorted({record.embedder or asked.embedder or "" for record in heard})
     unknown = [*_unknown(labels, embedders, without, asked)]
-    tested = [evident for evident in told if evident.labels >= fewest(least)] or told[-1:]
-    rates = [evident.kept / evident.labels for evident in tested if evident.labels]
+    settling = [at] if at is not None else [n for n, one in enumerate(told) if one.labels >= fewest(least)]
+    rates = [told[n].kept / told[n].labels for n in settling or [-1] if told[n].labels]
     times = sorted(record.timestamp_ms for record in heard if record.timestamp_ms is not None)
     own = [stream.records[place] for place in stream.domains[name].tolist()]
     return Promise(
@@ -243,7 +172,7 @@ def promise(name: str, sample: Sample, stream: Stream, asked: Asked) -> Promise:
         of_task=int(np.bincount(sample.tasks).max()) if labels else 0,
         skipped=sum(label.skipped for label in labels),
         by=dict(Counter(label.source or "no source" for label in labels).most_common()),
-        agents={agent: count / len(heard) for agent, count in agents.most_common()},
+        agents={agent: count / len(heard) for agent, count in sample.agents.most_common()},
         without_label=without,
         since=_day(times[0]) if times else None,
         until=_day(times[-1]) if times else None,
@@ -251,9 +180,19 @@ def promise(name: str, sample: Sample, stream: Stream, asked: Asked) -> Promise:
         needed=labels_needed(max(rates, default=0.0), least, error),
         policy=stream.policy.digest,
         embedder=embedders[0] if len(embedders) == 1 else None,
-        partitions=1 + max(record.log[1] for record in own),
+        partitions=asked.partitions or 1 + max(record.log[1] for record in own),
         release=__version__,
+        every=every,
+        out_of_fold=out_of_fold,
     )
+
+
+def _without_label(sample: Sample, passing: Sequence[ScoredRecord]) -> dict[str, float]:
+    """Return the parts of what passes by agents of which there is no label, the largest first."""
+    agents = Counter(record.agent_id or "" for record in passing)
+    return {
+        agent: count / len(passing) for agent, count in agents.most_common() if agent not in sample.agents
+    }
 
 
 def _floors(
@@ -272,7 +211,7 @@ def _unknown(
     if not labels:
         yield (
             "no label says that its trace was chosen at random (`sampling`), as those of `policy label` do, "
-            "and not all traces have one"
+            f"and not all traces have one; at least {fewest(asked.least)} labels of passing traces are needed"
             if asked.odds is None
             else "there is no label without `sampling` of a trace that passes"
         )

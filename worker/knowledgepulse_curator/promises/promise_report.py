@@ -58,6 +58,10 @@ def _details(promise: Promise) -> Iterator[str]:
     odds = f", which kept runs may get {promise.odds:g} times as often" if promise.odds is not None else ""
     skipped = f"; {promise.skipped:,} were skipped, and count as not worth keeping" if promise.skipped else ""
     yield f"{promise.kept:,} of {counted(promise.labels, 'label')} {chosen}{odds} say keep{skipped}"
+    if promise.every:
+        yield "each trace has a label, so these are taken for the whole stream; nobody chose among them"
+    if promise.out_of_fold and promise.outcome == "promised":
+        yield _confirmed(promise)
     if promise.withheld:
         yield f"nothing is said of {counted(promise.withheld, 'trace')} that guards withhold"
     if promise.outcome != "not known" and promise.without_label:
@@ -77,4 +81,12 @@ def _settled(promise: Promise) -> str:
     return (
         f"about {promise.needed:,} independent labels of passing traces would settle it, if as many are "
         "worth keeping as at the best measured share"
+    )
+
+
+def _confirmed(promise: Promise) -> str:
+    return (
+        "each trace is ranked by a value that was fitted to other labels, and no theorem stands behind it: "
+        f"{f'about {promise.needed:,}' if promise.needed else 'more'} later labels of passing traces, "
+        f"chosen at random, would confirm it (`kp-worker policy evaluate --promise {promise.least:g}`)"
     )

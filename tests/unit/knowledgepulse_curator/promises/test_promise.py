@@ -89,3 +89,19 @@ def test_labels_of_people_and_of_a_judge_are_never_mixed(stream):
     judged = labels(lambda n: False, every=1, source="judge:m:1")
     promise = only(stream, [*judged, *labels()])
     assert (promise.outcome, promise.by) == ("promised", {"ann": 60})
+
+
+def test_under_a_cap_for_agents_only_what_passes_now_is_promised(stream):
+    """A wider share is then no superset: what an agent's rank is depends on the others."""
+    promise = only(stream, labels(every=1), policy=Policy(share=0.5, agent_cap=0.5))
+    assert (promise.outcome, promise.share, [*promise.floors]) == ("promised", None, ["what passes now"])
+
+
+def test_a_selection_of_traces_that_all_have_labels_promises_nothing(stream):
+    given = labels(every=1, sampling=None)
+    assert only(stream, given).every
+    assert only(stream, given, whole=False).outcome == "not known"
+
+
+def test_who_has_no_labels_is_told_how_many_are_needed(stream):
+    assert "at least 26 labels of passing traces are needed" in sentence(only(stream, labels(sampling=None)))

@@ -171,3 +171,12 @@ def with_interval(estimate: Estimate | None) -> str:
 def signed(difference: Estimate | None) -> str:
     """Format a difference and its interval; a dash for None."""
     return "-" if difference is None else "{:+.2f} ({:+.2f} to {:+.2f})".format(*difference)
+
+
+def in_pairs(subject: str, auc: Estimate) -> str:
+    """Say what an AUC means for who does not know one."""
+    right = "of 100 pairs of a trace worth keeping and another one"
+    return (
+        f"in plain words: {right}, {subject} ranks the former higher in {100 * auc.value:.0f} "
+        f"({100 * auc.low:.0f} to {100 * auc.high:.0f}); tossing a coin would in 50"
+    )
