@@ -21,6 +21,7 @@ _PROGRAMS = """
     sessions.cursor sessions.droid
     sessions.goose_lines sessions.droid_stream sessions.kimi sessions.claude_managed sessions.qwen_code
     sessions.grok sessions.antigravity sessions.gptme sessions.continue_cli sessions.vibe
+    sessions.llama_index_ts sessions.eino_events sessions.agui sessions.agent_kit sessions.langchain4j
     sessions.autogen sessions.pydantic_ai sessions.agent_framework
     sessions.haystack sessions.goose sessions.amp sessions.sharegpt benchmarks.inspect_logs
     benchmarks.verifiers benchmarks.art sessions.adk
@@ -28,7 +29,7 @@ _PROGRAMS = """
     benchmarks.swe_agent benchmarks.mini_swe_agent benchmarks.tau_bench messages.langchain
 """
 _VENDORS = """
-    messages.bedrock messages.anthropic messages.openai sessions.chat_lines
+    messages.agui messages.bedrock messages.anthropic messages.openai sessions.chat_lines
 """
 
 

@@ -18,8 +18,10 @@ class Path:
         return ".".join(self.names)
 
     def of(self, value: Any) -> Any:
-        """Return what is there in an object; None if nothing is."""
+        """Return what is there in an object, or in the first of a list on the way; None if nothing is."""
         for name in self.names:
+            if isinstance(value, list) and value:
+                value = value[0]
             if not isinstance(value, dict):
                 return None
             value = value.get(name)

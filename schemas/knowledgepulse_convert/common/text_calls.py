@@ -46,7 +46,7 @@ _REACT_IN_BRACKETS = re.compile(
     r"^Action(?: \d++)?:[ \t]*+(?P<name>[\w.-]++)\[(?P<input>[^\n]*)\]\s*\Z", re.MULTILINE
 )
 _THEN = re.compile(r"\n(?=Thought:|Final Answer:)")
-_ENDS_IN_JSON = re.compile(r"\}\s*(?:```\s*)?\Z")
+_ENDS_IN_JSON = re.compile(r"\}\s*\]?\s*(?:```\s*)?\Z")
 _MARKS = (
     *("<function=", "<invoke name=", "<tool_call>", "<function_call>", "[TOOL_CALLS]", "<|python_tag|>"),
     *("<|tool_call", "<\uff5ctool\u2581call\u2581begin\uff5c>", "<|action_start|>"),
@@ -207,6 +207,8 @@ def _told(output: str | None) -> list[hub.Part]:
 def _of_json(text: str, losses: Losses) -> tuple[str, list[hub.ToolCall]] | None:
     """Return the text around the JSON object at the end of a text, and its calls; None in any other form."""
     text = text.rstrip()
+    if text.startswith("["):  # LLaMA-Factory's, of several calls
+        return _called_in_list(parse_json(text), losses)
     is_fenced = text.endswith("```")
     for start in (text.rfind("```", 0, -3),) if is_fenced else (text.find("{"), text.rfind("\n{") + 1):
         block = text[start:].removeprefix("```").removeprefix("json").removesuffix("```").strip()
@@ -214,6 +216,14 @@ def _of_json(text: str, losses: Losses) -> tuple[str, list[hub.ToolCall]] | None
         if isinstance(value, dict):
             return _called_in(value, text[:start].rstrip().removesuffix("Action:").rstrip(), losses)
     return None
+
+
+def _called_in_list(values: Any, losses: Losses) -> tuple[str, list[hub.ToolCall]] | None:
+    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+        return None
+    found = [_called_in(value, "", losses) for value in values]
+    calls = [call for each in found if each is not None for call in each[1]]
+    return ("", calls) if len(calls) == len(values) else None
 
 
 def _called_in(value: dict[str, Any], before: str, losses: Losses) -> tuple[str, list[hub.ToolCall]] | None:

@@ -23,6 +23,7 @@ from knowledgepulse_convert.common.endings import End, answer_in
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.exit_codes import written_exit_code
 from knowledgepulse_convert.common.losses import Losses
+from knowledgepulse_convert.common.own_failures import is_own_failure
 from knowledgepulse_convert.common.reading import parse_json, without
 from knowledgepulse_convert.common.rewards import Reward
 from knowledgepulse_convert.common.text_calls import with_calls
@@ -312,7 +313,8 @@ class _Steps:
         if response.id is not None:
             step["tool_call_id"] = response.id
         self._put(step)
-        self._failed = self._failed or response.failed or written_exit_code(response.response) != 0
+        told = written_exit_code(response.response) != 0 or is_own_failure(response.response)
+        self._failed = self._failed or response.failed or told
         if response.is_answer:
             self.result = response.response
 

@@ -50,7 +50,7 @@ _CALL_IDS = ("toolCallId", "toolUseId", "tool_call_id", "call_id", "tool_id", "r
 _RESPONSE_IDS = ("tool_use_id", "mcp_tool_use_id", "custom_tool_use_id", *_CALL_IDS)
 _ARGUMENTS = ("input", "arguments", "args", "parameters", "action", "tool_kwargs")
 _SERVER = "mcp_server_name"
-_RESULTS = ("content", "result", "response", "output", "value", "text")
+_RESULTS = ("content", "contents", "result", "response", "output", "value", "text")
 _FAILED = ("is_error", "isError", "error", "tool_call_error")
 _STATES = ("success", "status", "outcome")
 
@@ -120,7 +120,7 @@ def _parts(block: dict[str, Any], path: str, losses: Losses, kind: str = "") -> 
         yield from _parts(inner if _first(inner, _TYPES) else {"type": name, **inner}, path, losses)
         return
     if not kind and (kind := as_text(_first(block, _TYPES))):
-        path = f"{path}.{kind}"
+        path, kind = f"{path}.{kind}", kind.lower() if kind.isupper() else kind  # LangChain4j's "TEXT"
     if kind in _OF_ROLE:
         count_others(block, {*_TYPES, "content"}, path, losses)
         for _, part in parts_of(block.get("content"), path, losses):

@@ -11,7 +11,6 @@ from typing import Any
 from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.losses import Losses
-from knowledgepulse_convert.common.own_failures import is_own_failure
 from knowledgepulse_convert.common.reading import as_text, count_others, text_or_none, unwrap, without
 from knowledgepulse_convert.common.statuses import is_failure
 
@@ -96,4 +95,4 @@ def _response(response: Any) -> tuple[str, bool]:
             return as_text(response), True
         case {"isError": True}:
             return as_text(response), True
-    return as_text(response), is_own_failure(response)
+    return as_text(response), False

@@ -12,7 +12,6 @@ from typing import Any
 
 from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.losses import Losses
-from knowledgepulse_convert.common.own_failures import is_own_failure
 from knowledgepulse_convert.common.reading import as_text, count_others, parse_json, text_or_none
 from knowledgepulse_convert.messages import anthropic, bedrock, gemini, langchain
 
@@ -44,7 +43,6 @@ def response_of(
     """
     parsed = parse_json(value)
     value = parsed if isinstance(parsed, str) else value
-    failed = failed or is_own_failure(parsed)
     if (message := _tool_message(parsed, path, losses)) is not None:
         return hub.ToolCallResponse(
             message.response, call_id or message.id, name or message.name, failed=failed or message.failed

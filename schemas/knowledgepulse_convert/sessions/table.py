@@ -46,7 +46,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class VendorMessage:
-    """The line itself, a message of any vendor."""
+    """A message of any vendor, or a list of them: at a path, or the line itself."""
 
     path: Path = _ITSELF
 
@@ -74,7 +74,7 @@ class Line:
         flags: Where members are that tell whether its results are failures, besides the results themselves.
         may_repeat: It may repeat the last message, a call with its id, or the agent's last or whole text.
         may_restate_call: It may tell a call again that is not answered yet, whose arguments it then has.
-        is_piece: Its text is a piece of an answer or of a thought.
+        is_piece: Its text is a piece of an answer or of a thought, or its call has a piece of the arguments.
         read: What reads its parts, if they are not blocks of any vendor.
         of: Whose line it is, if not the run's.
         is_beside: It is known to hold no part of the conversation, or nothing that other lines do not.

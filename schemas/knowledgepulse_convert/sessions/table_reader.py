@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
+from itertools import groupby
 from typing import Any
 
 from knowledgepulse_convert.common import hub
@@ -112,6 +113,11 @@ class TableReader(Reader):
         if texts:
             kind = hub.Text if isinstance(self._pieces[0], hub.Text) else hub.Reasoning
             self._tell("assistant", (kind("".join(texts)),), self._answered_at)
+        calls = [piece for piece in self._pieces if isinstance(piece, hub.ToolCall)]
+        for _, group in groupby(calls, lambda call: call.id):
+            begun = list(group)
+            arguments = "".join(piece.arguments for piece in begun)
+            self._tell("assistant", (replace(begun[0], arguments=arguments),), self._answered_at)
         self._pieces.clear()
 
     def _tell(self, role: hub.Role, parts: tuple[hub.Part, ...], at: datetime | None) -> None:
@@ -155,7 +161,9 @@ class TableReader(Reader):
                 case Block():
                     yield from self._block(line, part, value, kind)
                 case VendorMessage():
-                    for message in messages_of([value], role, kind, self.losses):
+                    told = part.path.of(value)
+                    messages = told if isinstance(told, list) else [told] if told else []
+                    for message in messages_of(messages, role, kind, self.losses) if messages else ():
                         yield from ((message.role, own) for own in message.parts)
 
     def _block(self, line: Line, part: Block, value: dict[str, Any], kind: str) -> Parts:
@@ -233,7 +241,7 @@ def _problem(line: Line, value: dict[str, Any]) -> Iterator[hub.Error]:
         return
     endings = [told_by(path.of(value)) for path in line.stop or (_STATUS,)]
     if message is not None or any(endings):
-        yield hub.Error(as_text(message), interruption="cut_off" in endings)
+        yield hub.Error(as_text(message or None), interruption="cut_off" in endings)
 
 
 def _failed(part: hub.Part) -> hub.Part:

@@ -33,7 +33,7 @@ _CALLS = Records(
 
 def _records(document: Any) -> Placed:
     for path, call in placed(document):
-        yield path, call | {"op_name": _REFERENCE.sub(r"\1", str(call["op_name"]))}
+        yield path, call | {"op_name": _REFERENCE.sub(r"\1", str(call.get("op_name")))}
 
 
 FORMAT = _CALLS.format(
