@@ -26,7 +26,7 @@ def test_every_format_has_recorded_documents():
 def test_the_places_of_a_format_are_in_the_home_folder_and_those_that_its_page_names(name):
     """Programs look there without being told a file; a place that only one of them names is found by one."""
     told = re.findall(r"`(~/[^`]+)`", INPUT_FORMATS[name].accepts)
-    places = INPUT_FORMATS[name].places
+    places = [place for paths in INPUT_FORMATS[name].places.values() for place in paths]
 
     assert all(place.startswith(("~/.", "~/Library/")) for place in places)
     assert all(any(_may_name(place, path) for place in places) for path in told)
