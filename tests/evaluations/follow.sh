@@ -25,8 +25,8 @@ mkdir -p "$results"
 cd "$results"
 "$place/inspect/bin/python" "$here/apples_inspect.py" logs
 "$place/harbor/bin/python" "$here/apples_harbor.py" tasks
-PYTHONPATH=$here LITELLM_LOCAL_MODEL_COST_MAP=True "$place/harbor/bin/harbor" run --path tasks --jobs-dir jobs --yes \
-    --agent apples_harbor:Counter --env apples_harbor:LocalEnvironment > harbor.txt 2>&1 || { cat harbor.txt; exit 1; }
+PYTHONPATH=$here:$root/tests/producers/python LITELLM_LOCAL_MODEL_COST_MAP=True "$place/harbor/bin/harbor" run --path tasks --jobs-dir jobs --yes \
+    --agent apples_harbor:Counter --env local_environment:LocalEnvironment > harbor.txt 2>&1 || { cat harbor.txt; exit 1; }
 
 for evaluation in logs jobs; do
     echo "== $evaluation"

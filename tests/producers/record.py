@@ -6,10 +6,12 @@ import json
 import platform
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from knowledgepulse_convert.input_formats import input_format_of
 from knowledgepulse_worker.tools.convert.results_folders import files_in, joined
 from producers.comparison import ARCHIVE
 from producers.model import seen_results
@@ -45,7 +47,7 @@ def record(producer: Producer, run: str, output: Path) -> None:
     paths = sorted(output.glob(producer.document))
     if any(path.suffix == ARCHIVE for path in paths):
         return  # the same logs are recorded as JSON
-    documents = [_parsed(text) for path in paths for text in _texts(path)]
+    documents = [document for path in paths for document in _documents(path)]
     seen = sorted(seen_results(output / "requests.jsonl"))
     content = {"document": documents if documents[1:] else documents[0], "seen": seen}
     of = {"producer": producer.name, "run": run, "recorded": f"{producer.label}, {_today()}"}
@@ -59,10 +61,16 @@ def record(producer: Producer, run: str, output: Path) -> None:
     file.write_text("".join(f"{lines[key]}\n" for key in sorted(lines)))
 
 
-def _texts(path: Path) -> Iterator[str]:
-    """Yield the text of a document, or of those in a folder with what other files say of their runs."""
-    for file in files_in(path, print) if path.is_dir() else [path]:
-        yield b"".join(joined(str(file), file.open("rb"))).decode()
+def _documents(path: Path) -> Iterator[Any]:
+    """Yield a document, or those in a folder that hold runs, with what other files say of these."""
+    if not path.is_dir():
+        yield _parsed(path.read_text())
+        return
+    for file in files_in(path, print):
+        with suppress(json.JSONDecodeError):
+            document = _parsed(b"".join(joined(str(file), file.open("rb"))).decode())
+            if input_format_of(document) is not None:
+                yield document
 
 
 def recorded_runs() -> list[dict[str, Any]]:

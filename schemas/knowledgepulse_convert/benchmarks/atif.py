@@ -1,9 +1,11 @@
 """ATIF: Harbor's Agent Trajectory Interchange Format.
 
 Accepts: Agent Trajectory Interchange Format; with ``convert``, also the trajectories of subagents in it, as
-    runs of their own. On the command line, the ``result.json`` of Harbor's trial judges the run.
+    runs of their own, and what Harbor's agents add of failed calls and finish reasons. On the command line,
+    the ``result.json`` of Harbor's trial judges the run.
 Source: https://www.harborframework.com/docs/agents/trajectory-format (RFC 0001); the types of ``atif``.
-Compared with: the types of ``atif`` 1.8, and runs of Harbor 0.26.
+Compared with: the types of ``atif`` 1.8, runs of Harbor 0.26, and what its agents for Pi and Claude Code make
+    of their sessions.
 """
 
 from __future__ import annotations
@@ -21,15 +23,17 @@ from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.reading import (
     InputModel,
+    count_others,
     count_unread,
     items_of,
     parse_time,
     read,
     read_record,
+    text_or_none,
     without,
 )
 from knowledgepulse_convert.common.rewards import Reward, number_of
-from knowledgepulse_convert.common.statuses import told_by
+from knowledgepulse_convert.common.statuses import is_failure, told_by
 from knowledgepulse_convert.common.verdicts import Verdicts
 from knowledgepulse_convert.messages.blocks import Block, contents_of, text_of
 from knowledgepulse_convert.messages.definitions import definitions_of
@@ -40,6 +44,11 @@ _CONTENT = "steps[].message[]"
 _CONTINUATION = "continuation_index"
 """The number of a trajectory that continues another one with the same id, from a summary of it."""
 _ROLES: dict[str, hub.Role] = {"system": "system", "user": "user", "agent": "assistant"}
+_FLAGS = {"is_error": True, "tool_result_is_error": True, "success": False}
+"""What Harbor's own agents say of a failed call in ``extra``, as do these; Claude Code's, Pi's and others."""
+_EXIT_CODES = ("exit_code", "exitCode")
+_REASONS = ("stop_reason", "finish_reason")
+"""Why the model's answer ended, in the ``extra`` of a step."""
 
 
 class _ToolCall(InputModel):
@@ -52,6 +61,7 @@ class _ToolCall(InputModel):
 class _Observed(InputModel):
     source_call_id: str | None = None
     content: str | list[Block] | None = None
+    extra: dict[str, Any] | None = None
 
 
 class _Observation(InputModel):
@@ -67,6 +77,7 @@ class _Step(InputModel):
     tool_calls: list[_ToolCall] | None = None
     observation: _Observation | None = None
     is_copied_context: bool | None = None
+    extra: dict[str, Any] | None = None
 
 
 class _Agent(InputModel):
@@ -205,8 +216,14 @@ def _run(trajectory: _Subagent, losses: Losses) -> hub.Run:
             "continued_trajectory_ref", trajectory.continued, {"content": trajectory.continued}
         )
         messages.append(hub.message("assistant", hub.Error(interruption=True)))
+    results = (result for step in trajectory.steps if step.observation for result in step.observation.results)
+    told = {
+        "failed calls": any(_failure(result.extra) is not None for result in results),
+        "finish reasons": any(_reason(step.extra) for step in trajectory.steps),
+    }
     return hub.Run(
         messages,
+        unrecorded=tuple(name for name, is_told in told.items() if not is_told),
         native_id=native_id if number is None or native_id is None else f"{native_id}/{number}",
         parent_id=None if number is None else native_id,
         ended_at=ended_at,
@@ -223,14 +240,33 @@ def _messages(step: _Step, losses: Losses) -> Iterator[hub.Message]:
         for call in step.tool_calls or ()
     ]
     role = _ROLES.get(step.source, "assistant")
-    yield hub.message(role, hub.reasoning(step.reasoning_content), *content, *calls)
+    cut_off = hub.cut_off(_reason(step.extra))
+    yield hub.message(role, hub.reasoning(step.reasoning_content), *content, *calls, *cut_off)
+    count_others(step.extra or {}, {*_REASONS}, "steps[].extra", losses)
     results = step.observation.results if step.observation else []
     ids = [result.source_call_id for result in results]
     if calls and not any(ids):  # Terminus has a screen after several calls
         ids = [call.id for call in (calls if len(calls) == len(ids) else calls[-1:] * len(ids))]
     for result, call_id in zip(results, ids, strict=True):
         text = text_of(result.content, _CONTENT, losses)
-        yield hub.message("tool", hub.ToolCallResponse(text, call_id))
+        failed = _failure(result.extra) is True
+        yield hub.message("tool", hub.ToolCallResponse(text, call_id, failed=failed))
+        flags = {*_FLAGS, *_EXIT_CODES, "status", "error"}
+        count_others(result.extra or {}, flags, "steps[].observation.results[].extra", losses)
+
+
+def _failure(extra: dict[str, Any] | None) -> bool | None:
+    """Return whether what is added to a result says that its call failed; None if it does not say."""
+    added = extra or {}
+    told = [added[name] is value for name, value in _FLAGS.items() if name in added]
+    told += [added[name] not in (0, None) for name in _EXIT_CODES if name in added]
+    told += [is_failure(added["status"])] if "status" in added else []
+    told += [bool(added["error"])] if "error" in added else []
+    return any(told) if told else None
+
+
+def _reason(extra: dict[str, Any] | None) -> str | None:
+    return next((text for name in _REASONS if (text := text_or_none((extra or {}).get(name)))), None)
 
 
 _recognises = any_of({"schema_version": ("ATIF",)})

@@ -167,9 +167,9 @@ class ConversionReport:
         if native_id := conversion.metadata.native_id:
             self.with_id += 1
             self.ids.add(hash(native_id))
-        if conversion.metadata.success and (missing := metadata.get("unrecorded")):
-            self.unrecorded[f"{conversion.metadata.framework}: no {' or '.join(missing)}"] += 1
         if metadata.get("outcome_source") != "label":
+            if conversion.metadata.success and (missing := metadata.get("unrecorded")):
+                self.unrecorded[f"{conversion.metadata.framework}: no {' or '.join(missing)}"] += 1
             self.unused.update(rewards_of(conversion.metadata.rewards).keys())
         self.losses.merge(conversion.losses)
 

@@ -25,20 +25,21 @@ def files_in(folder: Path, refused: Callable[[InputError], None]) -> Iterator[Pa
     """Yield the files of a folder that may hold runs, at any depth, in the order of their names.
 
     Links are not followed, and what is hidden is not looked at. ``refused`` is told of folders in it that
-    cannot be read.
+    cannot be read, and of trials of Harbor without a trajectory.
     """
     waiting = [(folder, True)]
     while waiting:
         path, is_folder = waiting.pop()
         if not is_folder:
             yield path
-        elif trajectories := _of_trial(path):
-            yield from trajectories
-        else:
-            try:
+            continue
+        try:
+            if _read_result(path) is None:
                 waiting += reversed(_entries(path))
-            except InputError as error:
-                refused(error)
+            else:
+                yield from _of_trial(path)
+        except InputError as error:
+            refused(error)
 
 
 def _entries(folder: Path) -> list[tuple[Path, bool]]:
@@ -54,11 +55,21 @@ def _entries(folder: Path) -> list[tuple[Path, bool]]:
 
 
 def _of_trial(folder: Path) -> list[Path]:
-    """Return the trajectories of a trial of Harbor; none if the folder is not one."""
+    """Return the trajectories of a trial of Harbor.
+
+    Raises:
+        InputError: there are none. What else may lie there are files of the agent's own, which nothing joins
+            to the trial's result.
+    """
     found = sorted(
         path for pattern in _TRAJECTORIES for path in folder.glob(pattern) if not path.is_symlink()
     )
-    return found if found and _read_result(folder) else []
+    if not found:
+        raise InputError(
+            f"{folder}: not converted: a trial of Harbor without agent/trajectory.json: its result has no "
+            f"run to judge; files of the agent's own are read, unjudged, if you name {folder / 'agent'}"
+        )
+    return found
 
 
 def is_binary(path: Path) -> bool:

@@ -97,6 +97,18 @@ def test_a_trajectory_alone_is_judged_by_the_result_of_its_trial(convert, tmp_pa
     assert [run["success"] for run in runs.values()] == [False]
 
 
+def test_a_trial_without_a_trajectory_is_told_and_no_file_in_it_is_an_unjudged_run(convert, tmp_path):
+    trial(tmp_path / "jobs" / "own", 0.0)
+    (tmp_path / "jobs" / "own" / "agent" / "trajectory.json").unlink()
+    trial(tmp_path / "jobs" / "right", 1.0)
+
+    result, runs = convert()
+    assert (result.exit_code, list(runs)) == (1, ["right"])
+    assert f"{tmp_path / 'jobs' / 'own'}: not converted: a trial of Harbor without" in result.stderr
+    _, runs = convert(folder=tmp_path / "jobs" / "own" / "agent")
+    assert [run["outcome_source"] for run in runs.values()] == ["ended_without_error"]
+
+
 @pytest.mark.parametrize("result", [b"{", b"[]", {"stats": {}}])
 def test_a_result_of_something_else_judges_nothing(convert, tmp_path, result):
     write(tmp_path / "t" / "agent" / "trajectory.json", trajectory("t"))
