@@ -27,6 +27,7 @@ _MODULES = {
     "load_embedder": "embedding",
     "load_settings": "settings",
     "make_scorer": "tools.score.offline",
+    "score_traces": "tools.score.scores",
 }
 
 __all__ = [  # noqa: PLE0604 - the names of the table, which the stub file spells out

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import asdict
-from hashlib import sha256
-from importlib import resources
 from ipaddress import ip_address
 
 from aiohttp import HttpVersion11
 
+from knowledgepulse_worker.http.parts import hashes_of, page_of
 from knowledgepulse_worker.policy import ROUTES
 from knowledgepulse_worker.settings import WebSettings
 
@@ -37,14 +35,11 @@ TEXT_PAGE_HEADERS = {**DATA_HEADERS, "Content-Type": "text/html; charset=utf-8"}
 
 def page_headers(page: bytes) -> dict[str, str]:
     """Return headers that restrict a page to its only script and its only style."""
-    own = {
-        tag: b64encode(sha256(part).digest()).decode()
-        for tag, part in re.findall(rb"<(script|style)>(.*?)</\1>", page, re.DOTALL)
-    }
+    own = hashes_of(page)
     policy = [
         "default-src 'none'",
-        f"script-src 'sha256-{own[b'script']}'",
-        f"style-src 'sha256-{own[b'style']}'",
+        f"script-src '{own['script']}'",
+        f"style-src '{own['style']}'",
         "connect-src 'self'",
         "img-src data:",
         "base-uri 'none'",
@@ -63,11 +58,8 @@ def page_headers(page: bytes) -> dict[str, str]:
 
 
 _ROUTES = json.dumps([asdict(route) for route in ROUTES.values()]).encode()
-PAGE = (
-    resources.files("knowledgepulse_worker.http")
-    .joinpath("status.html")
-    .read_bytes()
-    .replace(b"const ROUTES = [];", b"const ROUTES = %s;" % _ROUTES)
+PAGE = page_of("knowledgepulse_worker.http", "status.html").replace(
+    b"const ROUTES = [];", b"const ROUTES = %s;" % _ROUTES
 )
 """The status page, which knows the routes and asks for its data."""
 

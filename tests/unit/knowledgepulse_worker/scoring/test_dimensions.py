@@ -85,7 +85,7 @@ def test_failure_leaves_three_tenths_of_the_confidence(make_trace, confidence):
 
 
 def test_all_places_name_the_dimensions_in_the_order_of_the_formula():
-    page = resources.files("knowledgepulse_worker.http").joinpath("status.html").read_text()
+    page = resources.files("knowledgepulse_worker.http").joinpath("parts.js").read_text()
     (parts,) = re.findall(r"const PARTS = \{(.*)\};", page)
 
     assert tuple(field.name for field in fields(Dimensions)) == DIMENSIONS

@@ -38,6 +38,14 @@ _SOURCES = "knowledgepulse_worker.tools.score.sources"
 @click.option(
     "--keep", type=NewFile(), metavar="FILE", help="Write the traces that pass to a file, the best first."
 )
+@click.option(
+    "--html",
+    type=NewFile(),
+    metavar="FILE",
+    help="Write a page to look at: one file, which asks for nothing.",
+)
+@click.option("--open", "opens", is_flag=True, help="Open the page of --html in the browser.")
+@click.option("--no-content", is_flag=True, help="Write the page without texts, files, agents and tools.")
 @click.option("--dry-run", is_flag=True, help="Only validate the traces, without a model.")
 def score(
     files: tuple[str, ...],
@@ -47,6 +55,9 @@ def score(
     agents: tuple[str, ...],
     everything: bool,
     keep: Path | None,
+    html: Path | None,
+    opens: bool,
+    no_content: bool,
     dry_run: bool,
     given: Scoring,
 ) -> None:
@@ -60,11 +71,14 @@ def score(
     would by a share of a fifth, and why the best one is the best. Elsewhere, prints one JSON object per
     trace, which includes its shortened objective, steps and result. With `--from`, the files are first
     converted, as `kp-worker convert` does, and so are all files if one is a folder. `--keep` writes what
-    passes by the policy, or by a share of a fifth if none is chosen.
+    passes by the policy, or by a share of a fifth if none is chosen. `--html` writes all scores with the
+    steps of the best to a page.
 
     Traces are scored in the order of the files and lines, as in one partition or in `--partitions`. Invalid
     lines are reported on standard error, and the exit status is then 1. `-` reads standard input.
     """
+    if html is None and (opens or no_content):
+        raise click.UsageError("--open and --no-content need --html FILE")
     if files and (agents or everything):
         raise click.UsageError("--agent and --all choose among the sessions that are found without FILES")
     if not files and wanted.ids:
@@ -80,4 +94,7 @@ def score(
         source = imported(f"{_SOURCES}:found_here")(agents, wanted, conversion, all_=everything)
         given = replace(given, usual_backend="lexical")
     score_traces = imported("knowledgepulse_worker.tools.score.score_traces:score_traces")
-    sys.exit(score_traces(source, given, keep, validate_only=dry_run))
+    status = score_traces(source, given, keep, html, content=not no_content, validate_only=dry_run)
+    if html is not None and opens and html.is_file():
+        click.launch(str(html))
+    sys.exit(status)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,10 +12,9 @@ import click
 from rich.progress import Progress
 
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
-from knowledgepulse_worker.message_text import counted
+from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.records.decode import decode_trace
-from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.tools.score.keeping import Keeper
+from knowledgepulse_worker.tools.score.scores import Scores
 from knowledgepulse_worker.tools.score.scoring import Scoring
 from knowledgepulse_worker.tools.score.sources import Source
 from knowledgepulse_worker.tools.terminal.console import errors, progress_bars
@@ -25,13 +23,23 @@ from knowledgepulse_worker.tools.terminal.files import Document, Rejections, ech
 Result = TypeVar("Result")
 
 
-def score_traces(source: Source, given: Scoring, keep: Path | None, *, validate_only: bool) -> int:
+def score_traces(
+    source: Source,
+    given: Scoring,
+    keep: Path | None,
+    html: Path | None,
+    *,
+    content: bool,
+    validate_only: bool,
+) -> int:
     """Print the scores of traces, and report those that cannot be scored.
 
     Args:
         source: the traces.
         given: how to score, and what to print.
         keep: the file for the traces that pass; None for none.
+        html: the file for the page; None for none.
+        content: whether the page has texts and names.
         validate_only: whether the traces are only validated.
 
     Returns:
@@ -44,7 +52,13 @@ def score_traces(source: Source, given: Scoring, keep: Path | None, *, validate_
     if validate_only:
         _validate(traces, given)
     else:
-        _score(traces, given, keep)
+        scores = None if keep is html is None else Scores(given.settings)
+        _score(traces, given, scores)
+        if scores is not None and keep is not None:
+            errors.print(scores.keep(keep), markup=False)
+        if scores is not None and html is not None:
+            scores.save(html, content=content)
+            errors.print(f"page: {printable(str(html))}", markup=False)
     return traces.exit_status()
 
 
@@ -63,29 +77,20 @@ def _validate(traces: _Traces, given: Scoring) -> None:
         )
 
 
-def _score(traces: _Traces, given: Scoring, keep: Path | None) -> None:
+def _score(traces: _Traces, given: Scoring, scores: Scores | None) -> None:
     records = []
-    with nullcontext() if keep is None else Keeper(keep, given.settings) as keeper:
-        for document, scored in traces.each(given.scorer()):
-            record = replace(scored, source=document.location)
-            if keeper is not None:
-                keeper.add(record, document.text)
-            if given.prints_lines:
-                echo(given.line_of(scored, document.text), traces.progress)
-            else:
-                records.append(record)
-        kept = None if keeper is None else keeper.write()
+    for document, scored in traces.each(given.scorer()):
+        record = replace(scored, source=document.location)
+        if scores is not None:
+            scores.add(record, document.text)
+        if given.prints_lines:
+            echo(given.line_of(scored, document.text), traces.progress)
+        else:
+            records.append(record)
     if records:
-        _print_table(records, traces.source, given, keeps=kept is not None)
-    if kept is not None:
-        errors.print(kept, markup=False)
-
-
-def _print_table(records: Sequence[ScoredRecord], source: Source, given: Scoring, *, keeps: bool) -> None:
-    given.print_table(records, source.noun)
-    click.echo()
-    for purpose, command in source.next_commands.items():
-        if not (keeps and "--keep" in command):
+        given.print_table(records, traces.source.noun)
+        click.echo()
+        for purpose, command in traces.source.next_commands.items():
             click.echo(f"to {purpose}: {command}")
 
 

@@ -63,10 +63,12 @@ def in_files(
         InputError: the files hold no traces, but something else.
     """
     names = "FILES" if "-" in files else " ".join(printable(shlex.quote(name)) for name in files)
-    following = {"keep the best": f"kp-worker score {names} --keep best.jsonl"}
-    if format_name is not None:
-        following["keep the best"] += f" --from {format_name}"
-    elif not has_runs(files):
+    again = f"kp-worker score {names}{f' --from {format_name}' if format_name else ''}"
+    following = {
+        "keep the best": f"{again} --keep best.jsonl",
+        "look at all of them": f"{again} --html scores.html --open",
+    }
+    if format_name is None and not has_runs(files):
         following["choose what passes"] = f"kp-worker policy tune {names}"
     if format_name is None and (has_runs(files) or wanted != EVERYTHING):
         format_name = AUTO
@@ -120,5 +122,8 @@ def found_here(agents: Sequence[str], wanted: Selection, conversion: dict[str, A
         ),
         RecordsColumn,
         "no session holds a run",
-        {"keep the best": "kp-worker score --keep best.jsonl"},
+        {
+            "keep the best": "kp-worker score --keep best.jsonl",
+            "look at all of them": "kp-worker score --html scores.html --open",
+        },
     )

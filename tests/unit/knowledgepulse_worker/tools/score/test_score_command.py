@@ -10,7 +10,9 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from knowledgepulse_worker.errors import MissingExtraError
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker import score_traces
+from knowledgepulse_worker.errors import InvalidRecordError, MissingExtraError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.common.scored_records import excerpt
@@ -57,6 +59,7 @@ def test_a_person_sees_the_best_first_and_what_a_policy_and_a_share_of_a_fifth_w
     assert f"novelty            {lines[best]['novelty']:.4f}" in why
     assert said.endswith(
         f"to keep the best: kp-worker score {traces} --keep best.jsonl\n"
+        f"to look at all of them: kp-worker score {traces} --html scores.html --open\n"
         f"to choose what passes: kp-worker policy tune {traces}\n"
     )
 
@@ -145,7 +148,7 @@ def test_files_of_another_format_are_converted_first(tmp_path):
     said = run(file, "--from", "auto", "--table").stdout
 
     assert "Why? → So" in said
-    assert said.endswith(f"to keep the best: kp-worker score {file} --keep best.jsonl --from auto\n")
+    assert f"to keep the best: kp-worker score {file} --from auto --keep best.jsonl\n" in said
 
 
 def test_each_of_the_first_invalid_lines_is_named_and_the_others_are_counted(tmp_path, real_traces):
@@ -214,4 +217,33 @@ def test_the_best_of_converted_runs_are_traces(tmp_path):
 
     (kept,) = map(json.loads, (tmp_path / "best.jsonl").read_bytes().splitlines())
     assert kept["task"]["objective"] == "Why?"
-    assert "to keep the best" not in result.stdout
+    assert result.exit_code == 0
+
+
+def test_all_scores_are_written_to_a_page(traces, tmp_path):
+    page = tmp_path / "scores.html"
+
+    result = run(traces, "--html", page)
+
+    assert f"page: {page}\n" in result.stderr
+    data = page.read_text("utf-8").split('id="data">')[1].split("</script>")[0]
+    scores = [row[1] for row in json.loads(data)["rows"]]
+    assert scores == [json.loads(line)["quality_score"] for line in result.stdout.splitlines()]
+
+
+def test_what_is_said_of_a_page_needs_one(traces):
+    assert "--open and --no-content need --html FILE" in run(traces, "--no-content").stderr
+
+
+def test_a_trace_of_a_notebook_is_scored_as_its_line_is(traces, real_traces):
+    """As an object, a model or a text."""
+    given = [json.loads(real_traces[0]), ReasoningTrace.model_validate_json(real_traces[1]), real_traces[2]]
+
+    scores = score_traces(given)
+
+    lines = [json.loads(line) for line in run(traces).stdout.splitlines()][:3]
+    assert [record.score.quality_score for record in scores.records] == [
+        line["quality_score"] for line in lines
+    ]
+    with pytest.raises(InvalidRecordError, match="JSON is malformed"):
+        score_traces(["no trace"])
