@@ -84,7 +84,7 @@ def _run(name: str, short: bool, folder: Path, say: Callable[[str], None], relea
     row = replace(ROWS[name], release=release or ROWS[name].release)
     clock = Clock(folder / "brokers.clock") if row.clocks else None
     own_disks = row.own_disks and os.geteuid() == 0
-    with running_brokers(row.nodes, row.kafka, clock, own_disks=own_disks) as brokers:
+    with running_brokers(row.nodes, row.kafka, clock, own_disks=own_disks, tls=row.tls) as brokers:
         return asyncio.run(play(row, row.short if short else row.full, brokers, folder, say))
 
 

@@ -11,6 +11,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from subprocess import Popen
 from tempfile import TemporaryDirectory
+from typing import Any
+
+import trustme
 
 from chaos.clock import Clock
 from knowledgepulse_kafka.errors import NoBrokerError
@@ -18,6 +21,7 @@ from knowledgepulse_worker.tools.demo import processes
 from knowledgepulse_worker.tools.demo.kafka_node import Unavailable, wait_for_answer
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, last_lines
 from support.java_kafka import INSTALL_JAVA, VERSION, JavaKafka
+from support.secured import write_broker_certificate, write_certificates, write_client_certificate
 
 SESSION_TIMEOUT = 3.0
 """Seconds until the group removes a dead worker; Kafka's minimum is 6."""
@@ -60,6 +64,7 @@ class Node:
         self.number = number
         self.folder = folder
         self._environment = clock and os.environ | clock.environment
+        self._authority: trustme.CA | None = None
         self._has_own_disk = False
         ports = processes.free_ports(4)
         self.direct, self.behind_proxy, self.proxied, self.controller = (f"{LOOPBACK}:{p}" for p in ports)
@@ -67,13 +72,18 @@ class Node:
         self._starts = 0
         self.process: Popen[bytes] | None = None
 
-    def configure(self, kafka: JavaKafka, settings: dict[str, str]) -> None:
+    def configure(
+        self, kafka: JavaKafka, settings: dict[str, str], authority: trustme.CA | None = None
+    ) -> None:
         own = {
             "node.id": str(self.number),
             "listeners": f"DIRECT://{self.direct},PROXIED://{self.behind_proxy},CONTROLLER://{self.controller}",
             "advertised.listeners": f"DIRECT://{self.direct},PROXIED://{self.proxied}",
             "log.dirs": str(self.folder / "data"),
         }
+        if authority is not None:
+            self._authority = authority
+            own["ssl.keystore.location"] = str(self.folder / "broker.pem")
         self._command = kafka.formatted(self.folder, settings | own, _QUICK_START)
 
     def run_release(self, release: str) -> None:
@@ -89,7 +99,9 @@ class Node:
         self._has_own_disk = True
 
     def start(self) -> None:
-        """Start the JVM; call from the main thread, as the JVM dies with the calling thread."""
+        """Start the JVM, with a new certificate; call from the main thread, as it dies with its thread."""
+        if self._authority is not None:
+            write_broker_certificate(self._authority, self.folder)
         self._starts += 1
         log = self.folder / f"broker-{self._starts}.log"
         self.process = processes.start(self._stack, self._command, log, self._environment)
@@ -136,18 +148,41 @@ class Node:
 
 
 class Brokers:
-    """One node, or a cluster of three in which a record is confirmed once two have it."""
+    """One node, or a cluster of three in which a record is confirmed once two have it.
 
-    def __init__(self, nodes: list[Node], clock: Clock | None = None) -> None:
+    Attributes:
+        login: settings of `kafka` with which workers log in through proxies.
+    """
+
+    def __init__(
+        self, nodes: list[Node], clock: Clock | None = None, authority: trustme.CA | None = None
+    ) -> None:
         self.nodes = nodes
         self.clock = clock
+        self._authority = authority
+        folder = nodes[0].folder.parent
+        self._certificate = folder / "client.pem"
+        self.login: dict[str, Any] = {}
+        if authority is not None:
+            files = {"ssl_cafile": folder / "ca.pem", "ssl_certfile": self._certificate}
+            self.login = {"security_protocol": "SSL"} | files
         self.direct = ",".join(node.direct for node in nodes)
         self.proxied = ",".join(node.proxied for node in nodes)
+
+    def renew_certificate(self) -> None:
+        """Write a new certificate for the workers, as what renews certificates does."""
+        assert self._authority is not None
+        write_client_certificate(self._authority, self._certificate)
 
 
 @contextmanager
 def running_brokers(
-    count: int, release: str = VERSION, clock: Clock | None = None, *, own_disks: bool = False
+    count: int,
+    release: str = VERSION,
+    clock: Clock | None = None,
+    *,
+    own_disks: bool = False,
+    tls: bool = False,
 ) -> Iterator[Brokers]:
     """Yield running nodes, and stop them afterwards.
 
@@ -156,6 +191,7 @@ def running_brokers(
         release: the release of Kafka.
         clock: their wall clock; by default, the machine's.
         own_disks: whether each node has a disk of its own, which takes root.
+        tls: whether the listener behind proxies asks for certificates.
 
     Raises:
         NoBrokerError: Java 17 or Maven is missing; the message says how to install them.
@@ -166,6 +202,7 @@ def running_brokers(
             folder = Path(
                 stack.enter_context(TemporaryDirectory(prefix="kp-chaos-", ignore_cleanup_errors=True))
             )
+            authority = write_certificates(folder) if tls else None
             nodes = []
             for number in range(1, count + 1):
                 (folder / str(number)).mkdir()
@@ -173,7 +210,7 @@ def running_brokers(
                 if own_disks:
                     nodes[-1].give_own_disk()
             for node in nodes:
-                node.configure(kafka, _settings(nodes))
+                node.configure(kafka, _settings(nodes) | (_tls(folder) if tls else {}), authority)
             for node in nodes:
                 node.start()
             for node in nodes:
@@ -181,9 +218,20 @@ def running_brokers(
         except Unavailable as why:
             lines = [f"the chaos tests need Apache Kafka on Java: {why.reason}", *why.details]
             raise NoBrokerError("\n".join([*lines, why.remedy or INSTALL_JAVA])) from why
-        yield Brokers(nodes, clock)
+        yield Brokers(nodes, clock, authority)
         for node in nodes:  # without the others, a node would wait until its partitions have another leader
             node.process.kill()
+
+
+def _tls(folder: Path) -> dict[str, str]:
+    """Return the settings of nodes whose listener behind proxies asks for certificates."""
+    return {
+        "listener.security.protocol.map": "DIRECT:PLAINTEXT,PROXIED:SSL,CONTROLLER:PLAINTEXT",
+        "ssl.keystore.type": "PEM",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(folder / "ca.pem"),
+        "ssl.client.auth": "required",
+    }
 
 
 def _settings(nodes: list[Node]) -> dict[str, str]:

@@ -32,12 +32,14 @@ class Order(msgspec.Struct, frozen=True):
     Attributes:
         mode: `work`; `fail` raises in every call; `hang` never returns.
         seconds: duration per text.
-        blocked_until: no call returns before this time (seconds since the epoch).
+        blocked_until: no call returns before this time of the machine's monotonic clock, in seconds.
+        noise: the standard deviation of the noise in each component.
     """
 
     mode: Literal["work", "fail", "hang"] = "work"
     seconds: float = 0.0
     blocked_until: float = 0.0
+    noise: float = NOISE
 
 
 class Orders:
@@ -55,7 +57,7 @@ class Orders:
 
     def block(self, seconds: float) -> None:
         """Block all embedding for a while."""
-        self.give(msgspec.structs.replace(self._usual, blocked_until=time.time() + seconds))
+        self.give(msgspec.structs.replace(self._usual, blocked_until=time.monotonic() + seconds))
 
     def as_usual(self) -> None:
         self.give(self._usual)
@@ -75,21 +77,24 @@ class NoisyEmbedder:
     def embed(self, texts: Sequence[str]) -> Embeddings:
         if any(DEADLY in text for text in texts):
             os.kill(os.getpid(), signal.SIGKILL)
-        self._obey(len(texts))
+        order = self._obey(len(texts))
         embeddings = self._embedder.embed(texts)
-        noise = self._random.normal(scale=NOISE, size=embeddings.vectors.shape)
+        if not order.noise:
+            return embeddings
+        noise = self._random.normal(scale=order.noise, size=embeddings.vectors.shape)
         vectors = embeddings.vectors + noise.astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         return Embeddings(vectors, embeddings.truncated, embeddings.repeated)
 
-    def _obey(self, texts: int) -> None:
-        while (order := self._order()).blocked_until > time.time():
+    def _obey(self, texts: int) -> Order:
+        while (order := self._order()).blocked_until > time.monotonic():
             time.sleep(0.005)
         if order.mode == "fail":
             raise EmbeddingError("ordered to fail")
         if order.mode == "hang":
             threading.Event().wait()
         time.sleep(order.seconds * texts)
+        return order
 
     def _order(self) -> Order:
         return msgspec.json.decode(self._orders.read_bytes(), type=Order)

@@ -48,12 +48,13 @@ PROBE_GAP = 3.0
 async def kill(trial: Trial, doses: Sequence[str | None]) -> None:
     """Kill one of two workers, at any time or with a transaction open, and start a replacement."""
     for place in doses:
-        await _kill_one(trial, place)
+        await kill_one(trial, place)
 
 
-async def _kill_one(trial: Trial, place: str | None = None) -> None:
+async def kill_one(trial: Trial, place: str | None = None, victim: Worker | None = None) -> None:
+    """Kill a worker, at any time or with a transaction open, and start a replacement."""
     await trial.a_while()
-    victim = random.choice(trial.fleet.workers)
+    victim = victim or random.choice(trial.fleet.workers)
     async with trial.fault(victim):
         if place is not None:
             await trial.fleet.hold(victim, place)
@@ -100,7 +101,7 @@ async def everything(trial: Trial, doses: Sequence[str]) -> None:
             async with trial.fault():
                 await trial.fleet.stop(random.choice(trial.fleet.workers))
         else:
-            await _kill_one(trial, random.choice((None, "positions", "commit")))
+            await kill_one(trial, random.choice((None, "positions", "commit")))
         await trial.a_while()
 
 
@@ -160,11 +161,16 @@ async def rolling(trial: Trial, doses: Sequence[str]) -> None:
     """Stop or kill each broker in turn, and start it as another release once all replicas are in sync."""
     for release in doses:
         for node in trial.brokers.nodes:
-            async with trial.fault():
-                await random.choice((node.stop, node.kill))()
-                node.run_release(release)
-                await node.start_again()
-            await _in_sync(trial)
+            node.run_release(release)
+            await replace_broker(trial, node)
+
+
+async def replace_broker(trial: Trial, node: Node) -> None:
+    """Stop or kill a broker, start it again, and wait until all replicas are in sync."""
+    async with trial.fault():
+        await random.choice((node.stop, node.kill))()
+        await node.start_again()
+    await _in_sync(trial)
 
 
 async def coordinators(trial: Trial, doses: Sequence[tuple[str, str]]) -> None:
@@ -204,21 +210,15 @@ async def _in_sync(trial: Trial) -> None:
 
 async def network(trial: Trial, doses: Sequence[tuple[str, float]]) -> None:
     """Disturb the connections between workers and broker for a number of seconds."""
-    assert trial.proxy is not None
-    faults = {
-        "cut": trial.proxy.cut,
-        "reset": trial.proxy.reset,
-        "slow": trial.proxy.slow,
-        "swallow": trial.proxy.swallow,
-        "lose": trial.proxy.lose,
-    }
     for fault, seconds in doses:
         await trial.a_while()
         async with trial.fault():
-            assert trial.proxy.connections, "nobody is connected through the proxy"
-            await faults[fault]()
+            assert any(proxy.connections for proxy in trial.proxies), "nobody is connected through a proxy"
+            for proxy in trial.proxies:
+                await getattr(proxy, fault)()
             await asyncio.sleep(seconds)
-            await trial.proxy.mend()
+            for proxy in trial.proxies:
+                await proxy.mend()
 
 
 async def jump(trial: Trial, doses: Sequence[tuple[str, int]]) -> None:

@@ -18,7 +18,7 @@ from chaos.process import HELD, HOLD, ORDERS, RELEASE, WITHOUT
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, render
 from support import metrics_page as page
-from support.processes import peak_rss, send, tree
+from support.processes import peak_rss, resident_bytes, send, tree
 from support.streams import Stream, Worker
 
 START_LIMIT = 180.0
@@ -122,6 +122,14 @@ class Fleet:
     def restarts(self) -> int:
         """Return how often a worker's child was restarted."""
         return sum(worker.log().count("starting it again in") for worker in self._started)
+
+    def resident(self, worker: Worker) -> int:
+        """Return the memory of a worker's processes in bytes."""
+        return resident_bytes(worker.process.pid)
+
+    def descriptors(self, worker: Worker) -> int:
+        """Return how many files and connections a worker's processes have open."""
+        return sum(process.num_fds() for process in tree(worker.process.pid))
 
     def peak_memory(self) -> int:
         """Return the highest peak memory of the running processes in bytes."""

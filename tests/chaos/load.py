@@ -55,6 +55,9 @@ class Load:
     def pause(self) -> None:
         self._flows.clear()
 
+    def resume(self) -> None:
+        self._flows.set()
+
     @property
     def idle(self) -> bool:
         return not self._flows.is_set() and not self._pending

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from chaos.brokers import Brokers
+from chaos.long_lives import DESCRIPTORS, GROWTH, LEDGER, MEMORY, ROOM
 from chaos.results import Outcome
 from chaos.rows import Row
-from chaos.trial import Trial, running_trial
+from chaos.trial import PARTITIONS, RING, Trial, running_trial
 from knowledgepulse_worker.tools.audit import AuditReport, audit
 
 _PATIENCE = 60.0
@@ -93,4 +94,10 @@ def judge(row: Row, outcome: Outcome) -> None:
     if row.restarts is not None:
         assert outcome.notes["restarts"] <= row.restarts * outcome.rounds, outcome
     assert all(outcome.hits), outcome
+    if MEMORY in outcome.notes:
+        early, late = outcome.notes[MEMORY]
+        assert late <= GROWTH * early, outcome
+        early, late = outcome.notes[DESCRIPTORS]
+        assert late <= early, outcome
+        assert outcome.notes[LEDGER] <= PARTITIONS * (RING + ROOM), outcome
     assert outcome.audited, outcome

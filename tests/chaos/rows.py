@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from chaos import hostile
+from chaos.embedder import NOISE
 from chaos.faults import (
     GROUP_COORDINATOR,
     TRANSACTION_COORDINATOR,
@@ -21,6 +23,7 @@ from chaos.faults import (
     upgrade,
     write_hostile,
 )
+from chaos.long_lives import live
 from chaos.trial import Trial
 from support.java_kafka import VERSION
 
@@ -49,6 +52,11 @@ class Row:
         kafka: the release of Kafka that the brokers run first.
         clocks: whether the wall clocks of brokers and workers can jump.
         own_disks: whether each broker has a disk of its own, if root runs the row.
+        tls: whether workers log in with a certificate, through the proxies.
+        noise: of the embedder, whose vectors the audit can recompute without any.
+        rate: published records per second.
+        most: number of records at which the load drops to a tenth. On a busy machine, a row lasts for so long
+            that the ledger's topic would be compacted, and the audit needs all of its vectors.
     """
 
     fault: str
@@ -67,6 +75,10 @@ class Row:
     kafka: str = VERSION
     clocks: bool = False
     own_disks: bool = False
+    tls: bool = False
+    noise: float = NOISE
+    rate: float = 100.0
+    most: float = 20_000
 
 
 _NO_LIMITS = {
@@ -160,6 +172,21 @@ ROWS: dict[str, Row] = {
         restarts=0,
         malformed_every=10,
         transactional=True,
+    ),
+    "long": Row(
+        "two hours of all this: workers restarted and killed, policies changed, brokers replaced, "
+        "certificates renewed, packets lost and late, clocks that jump by hours, and a page that is read",
+        live,
+        [7200.0],
+        [60.0],
+        nodes=3,
+        proxied=True,
+        tls=True,
+        clocks=True,
+        topics=dict.fromkeys(("raw", "contribute", "rejected", "dead_letter"), _ANY_TIME),
+        noise=0.0,
+        rate=25.0,
+        most=math.inf,
     ),
     "without-ledger": Row(
         "kill -9, the ledger is not read: scores must differ",

@@ -7,7 +7,7 @@ import random
 import shutil
 import subprocess
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,18 +33,10 @@ RING = 50
 """`max_elements`: small, so that the ring wraps within a run."""
 WRAPS = 3
 IN_FLIGHT = 24
-RATE = 100.0
-"""Published records per second."""
 BACKLOG = WRAPS * RING * PARTITIONS
 """Number of records without an output at which the load drops to a tenth.
 
 On a busy machine, the backlog would otherwise grow as long as the row lasts, and prolong it.
-"""
-MOST = 20_000
-"""Number of records at which the load drops to a tenth, too.
-
-On a busy machine, a row lasts for so long that the ledger's topic would be compacted, and the audit needs all
-of its vectors.
 """
 EMBEDDING = 0.002
 """Seconds per text: one worker has capacity for four times the load."""
@@ -77,7 +69,7 @@ class Trial:
     witness: Witness
     orders: Orders
     brokers: Brokers
-    proxy: Proxy | None
+    proxies: Sequence[Proxy]
     say: Say
     hits: list[int] = field(default_factory=list)
     resumes: list[float] = field(default_factory=list)
@@ -176,16 +168,16 @@ async def running_trial(row: Row, brokers: Brokers, folder: Path, say: Say) -> A
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         await admin.create_missing(PARTITIONS, replication_factor=-1)
     async with AsyncExitStack() as stack:
-        orders = Orders(folder / "orders.json", Order(seconds=EMBEDDING))
+        orders = Orders(folder / "orders.json", Order(seconds=EMBEDDING, noise=row.noise))
         stream = Stream(settings, folder)
         for role, config in row.topics.items():
             await stream.configure_topic(getattr(settings.topics, role), dict(config))
-        proxy = None
+        proxies = []
         effective = settings
         if row.proxied:
-            node = brokers.nodes[0]
-            proxy = await stack.enter_async_context(running_proxy(node.proxied, node.behind_proxy))
-            effective = stream.configured(kafka={"bootstrap_servers": node.proxied})
+            for node in brokers.nodes:
+                proxies += [await stack.enter_async_context(running_proxy(node.proxied, node.behind_proxy))]
+            effective = stream.configured(kafka={"bootstrap_servers": brokers.proxied} | brokers.login)
         sources = None if row.release is None else await asyncio.to_thread(_sources_of, row.release, folder)
         clock = Clock(folder / "clock") if row.clocks else None
         fleet = Fleet(stream, effective, stack, orders.path, row.without, sources, clock)
@@ -194,11 +186,11 @@ async def running_trial(row: Row, brokers: Brokers, folder: Path, say: Say) -> A
 
         def rate() -> float:
             is_behind = len(witness.raw) - len(witness.outputs) >= BACKLOG
-            return RATE / 10 if is_behind or len(witness.raw) >= MOST else RATE
+            return row.rate / 10 if is_behind or len(witness.raw) >= row.most else row.rate
 
         new_load = TransactionalLoad if row.transactional else Load
         load = new_load(brokers.direct, settings.topics.raw, PARTITIONS, rate, make)
-        trial = Trial(stream, fleet, load, make, witness, orders, brokers, proxy, say)
+        trial = Trial(stream, fleet, load, make, witness, orders, brokers, proxies, say)
         async with _tasks([load.run(), witness.run()]) as trial.tasks:
             yield trial
 

@@ -74,7 +74,7 @@ class SecuredBroker:
         assert self.process is not None
         self.process.kill()
         await asyncio.to_thread(self.process.wait)
-        _write(self.authority.issue_cert(LOOPBACK, not_after=not_after), self.folder / "broker.pem")
+        write_broker_certificate(self.authority, self.folder, not_after)
         self.start()
         await asyncio.to_thread(self.answered)
 
@@ -174,7 +174,7 @@ def granted_by_script(command: str, settings: Settings) -> list[Right]:
 def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
     """Start a broker, and stop it afterwards."""
     kafka = JavaKafka.find(print)
-    authority = _write_certificates(folder)
+    authority = write_certificates(folder)
     broker_port, controller_port, *ports = processes.free_ports(2 + len(LISTENERS))
     listeners = dict(zip(LISTENERS, ports, strict=True))
     settings = _broker_settings(listeners, broker_port, controller_port, folder)
@@ -222,12 +222,20 @@ def _broker_settings(
     return settings
 
 
-def _write_certificates(folder: Path) -> trustme.CA:
+def write_certificates(folder: Path) -> trustme.CA:
+    """Write the certificates of an authority, a broker and a client to a folder."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(folder / "ca.pem")
-    _write(authority.issue_cert(LOOPBACK), folder / "broker.pem")
+    write_broker_certificate(authority, folder)
     write_client_certificate(authority, folder / "client.pem")
     return authority
+
+
+def write_broker_certificate(
+    authority: trustme.CA, folder: Path, not_after: datetime.datetime | None = None
+) -> None:
+    """Write a broker's key and certificate to its folder."""
+    _write(authority.issue_cert(LOOPBACK, not_after=not_after), folder / "broker.pem")
 
 
 def write_client_certificate(
