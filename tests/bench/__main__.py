@@ -24,6 +24,7 @@ from bench import (
     novelty,
     partitions,
     processor,
+    recovery,
     report,
     stream,
     transaction,
@@ -56,6 +57,7 @@ PARTS = {
     "footprint": Part(footprint.run, 120, 40),
     "novelty": Part(novelty.run, 40, 8, needs_broker=False),
     "partitions": Part(partial(partitions.run, None), 240, 60),
+    "recovery": Part(recovery.run, 240, 40),
 }
 SECONDS, SECONDS_SHORT = 400, 60
 """The time limit of a comparison with another tree."""
