@@ -18,7 +18,7 @@ from chaos.process import HELD, HOLD, ORDERS, RELEASE, WITHOUT
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, render
 from support import metrics_page as page
-from support.processes import peak_rss, resident_bytes, send, tree
+from support.processes import peak_rss, send, tree
 from support.streams import Stream, Worker
 
 START_LIMIT = 180.0
@@ -124,8 +124,8 @@ class Fleet:
         return sum(worker.log().count("starting it again in") for worker in self._started)
 
     def resident(self, worker: Worker) -> int:
-        """Return the memory of a worker's processes in bytes."""
-        return resident_bytes(worker.process.pid)
+        """Return the resident memory of a worker's processes in bytes, with what others share."""
+        return sum(process.memory_info().rss for process in tree(worker.process.pid))
 
     def descriptors(self, worker: Worker) -> int:
         """Return how many files and connections a worker's processes have open."""
