@@ -42,14 +42,26 @@ from knowledgepulse_worker.records.valid_traces import (
     read_ending,
     valid_trace,
 )
-from knowledgepulse_worker.records.wrapping import Document, Edit, Steps, documents, layers_of, place_of
+from knowledgepulse_worker.records.wrapping import (
+    MAX_WRAPPED_DEPTH,
+    Document,
+    Edit,
+    Steps,
+    begins_like_a_trace,
+    documents,
+    is_parsable,
+    layers_of,
+    place_of,
+)
 from knowledgepulse_worker.scoring import Scorable, scorable
+from knowledgepulse_worker.settings.record_settings import FRAME
 
 Validated = TypeVar("Validated")
 
 _MAX_ERRORS_LISTED = 5
 _BRACE, _NULL = b"{n"
-
+_MAX_JUDGED = 2**20
+"""How many bytes of a document are validated as the schema does if it may not be scored."""
 
 _MISSING = msgspec.Raw()
 
@@ -244,18 +256,33 @@ def _checked(value: bytes | None, max_bytes: int) -> bytes:
 
 def _decode(value: bytes, unwrap: Sequence[str]) -> WholeTrace:
     """Decode a trace, bare or else unwrapped, or say what the value is."""
-    try:
-        return WholeTrace(*decode_bare(value), (), value)
-    except InvalidRecordError as error:
-        refused = error
+    is_searched = not begins_like_a_trace(value) and is_parsable(value)
+    found = _found(value, unwrap) if is_searched else []
+    if found and found[0].steps:
+        refused = InvalidRecordError("not_json" if found[0].steps[0] == FRAME else "invalid_trace", "")
+    else:
+        try:
+            return WholeTrace(*decode_bare(value), (), value)
+        except InvalidRecordError as error:
+            refused = error
+    if not is_searched and is_parsable(value, MAX_WRAPPED_DEPTH):
+        found = _found(value, unwrap)
+    places = list(_one_way_each(found, unwrap))
+    is_allowed = any({*document.steps} <= {*unwrap} for document in places)
+    read = [_read_document(document, refused, is_allowed) for document in places]
+    valid = [one for one in read if isinstance(one, WholeTrace) or one.problem is None]
+    if len(valid) == 1 and isinstance(valid[0], WholeTrace) and {*valid[0].steps} <= {*unwrap}:
+        return valid[0]
+    beside = found[0].beside if found else None
+    raise refusal(value, refused, [_found_in(one) for one in read], unwrap, beside)
+
+
+def _found(value: bytes, unwrap: Sequence[str]) -> list[Document]:
+    """Return the documents of traces in a value: in the members that are searched, or else in another."""
     found = list(documents(value, unwrap))
     if not found and (pointer := pointer_to_trace(value)):
         found = list(documents(value, [*unwrap, pointer]))
-    read = [_read_document(document, refused) for document in _one_way_each(found, unwrap)]
-    valid = [whole for whole in read if isinstance(whole, WholeTrace)]
-    if len(valid) == 1 and {*valid[0].steps} <= {*unwrap}:
-        return valid[0]
-    raise refusal(value, refused, [_found(whole) for whole in read], unwrap)
+    return found
 
 
 def _one_way_each(found: Iterable[Document], unwrap: Sequence[str]) -> Iterator[Document]:
@@ -268,16 +295,25 @@ def _one_way_each(found: Iterable[Document], unwrap: Sequence[str]) -> Iterator[
     return iter(places.values())
 
 
-def _read_document(document: Document, refused: InvalidRecordError) -> WholeTrace | Found:
+def _read_document(document: Document, refused: InvalidRecordError, is_allowed: bool) -> WholeTrace | Found:
+    """Read a document in a value, or say why it is no trace.
+
+    Args:
+        document: the document.
+        refused: why the value itself is none.
+        is_allowed: whether a document in the value may be scored. If none may, large ones are only named.
+    """
     if not document.steps:
         return Found((), str(refused))
+    if not is_allowed and (document.is_valid or len(document.content) > _MAX_JUDGED):
+        return Found(document.steps, None, document.is_valid)
     try:
-        return WholeTrace(*decode_bare(document.content), *document)
+        return WholeTrace(*decode_bare(document.content), document.steps, document.content)
     except InvalidRecordError as error:
         return Found(document.steps, str(error))
 
 
-def _found(read: WholeTrace | Found) -> Found:
+def _found_in(read: WholeTrace | Found) -> Found:
     return read if isinstance(read, Found) else Found(read.steps, None)
 
 

@@ -18,8 +18,7 @@ import msgspec
 from knowledgepulse_schemas.dead_letter import Form
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
-from knowledgepulse_worker.records.json_text import accepted_members
-from knowledgepulse_worker.records.wrapping import Steps, frame_length
+from knowledgepulse_worker.records.wrapping import Steps, frame_length, members_of_envelope
 from knowledgepulse_worker.settings.record_settings import FRAME, POINTER, TEXT
 
 _HEAD = 4096
@@ -39,6 +38,7 @@ _UTF_16 = re.compile(rb'\xff\xfe|\xfe\xff|[\[{"]\0|\0[\[{"]\0|\0\0\0[\[{"]\0\0\0
 _NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f\x80-\xc1\xf5-\xff]")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,20}://\S+")
 _ADDRESS_NAMES = frozenset({"url", "uri", "href", "location", "address", "link", "ref", "path"})
+_DOCUMENT_IN_TEXT = re.compile(rb'[ \t\r\n]*"(?:\s|\\[trn])*+(?:[\[{]|\\")')
 _BASE64 = re.compile(rb"[A-Za-z0-9+/_-]{16,}={0,2}\s*")
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)|[{}\[\],]', re.DOTALL)
@@ -53,11 +53,13 @@ class Found(NamedTuple):
 
     Attributes:
         steps: the steps that lead to it.
-        problem: why it is not a valid trace; None if it is one.
+        problem: why it is not a valid trace; None if none was found.
+        is_judged: whether it was validated to its end.
     """
 
     steps: Steps
     problem: str | None
+    is_judged: bool = True
 
 
 class _Named(NamedTuple):
@@ -68,23 +70,12 @@ class _Named(NamedTuple):
     remedy: str = ""
 
 
-class _Envelope(msgspec.Struct):
-    specversion: msgspec.Raw = msgspec.Raw()
-    source: msgspec.Raw = msgspec.Raw()
-    data_base64: msgspec.Raw = msgspec.Raw()
-    schema: msgspec.Raw = msgspec.Raw()
-    payload: msgspec.Raw = msgspec.Raw()
-    before: msgspec.Raw = msgspec.Raw()
-    after: msgspec.Raw = msgspec.Raw()
-    op: msgspec.Raw = msgspec.Raw()
-
-    def has(self, *names: str) -> bool:
-        """Return whether the object has all of these members."""
-        return all(getattr(self, name) != msgspec.Raw() for name in names)
-
-
 def refusal(
-    value: bytes, error: InvalidRecordError, found: Sequence[Found], allowed: Sequence[str]
+    value: bytes,
+    error: InvalidRecordError,
+    found: Sequence[Found],
+    allowed: Sequence[str],
+    beside: frozenset[str] | None = None,
 ) -> InvalidRecordError:
     """Return the error of a value that is not scored: what the value is, and what to do.
 
@@ -93,10 +84,11 @@ def refusal(
         error: why it is not a valid trace.
         found: the documents of traces inside it, one for each place.
         allowed: the steps that may lead to a trace, by ``records.unwrap``.
+        beside: which members of known envelopes the outermost object has, if that was found.
     """
     if found and not found[0].steps:
         return InvalidRecordError(error.reason, str(error), "trace")
-    named = _named(value, error)
+    named = _named(value, error, beside)
     if found and named.form == "json":
         named = _Named("envelope", "an envelope")
     if not named.words:
@@ -145,15 +137,18 @@ def _pointer(names: Sequence[str]) -> str | None:
 
 def _trace_inside(found: Sequence[Found], allowed: Sequence[str]) -> str:
     """Return the end of the message about a value with traces inside."""
-    valid = [one for one in found if one.problem is None]
-    if not valid:
+    open_ones = [one for one in found if one.problem is None]
+    if not open_ones:
         return f"; the trace {_where(found[0].steps)} is not valid: {found[0].problem}"
+    valid = [one for one in open_ones if one.is_judged]
     if len(valid) > 1:
         places = " and ".join(_where(one.steps) for one in valid)
         return f"; valid traces are {places}, and none of them is scored. Publish one trace per record"
-    steps = json.dumps([*dict.fromkeys((*allowed, *valid[0].steps))])
+    one = [*valid, *open_ones][0]
+    steps = json.dumps([*dict.fromkeys((*allowed, *one.steps))])
+    kind = "valid trace" if one.is_judged else "trace too large to be checked here"
     return (
-        f"; a valid trace is {_where(valid[0].steps)}. Set records.unwrap = {steps} to have it scored, "
+        f"; a {kind} is {_where(one.steps)}. Set records.unwrap = {steps} to have it scored, "
         "then replay it by `kp-worker dead-letters replay`"
     )
 
@@ -163,9 +158,9 @@ def _where(steps: Steps) -> str:
     return " ".join(words.get(step, f"in {step}") for step in reversed(steps))
 
 
-def _named(value: bytes, error: InvalidRecordError) -> _Named:
+def _named(value: bytes, error: InvalidRecordError, beside: frozenset[str] | None) -> _Named:
     if start := frame_length(value):
-        behind = _of_json(value[start:])
+        behind = _of_json(value[start:], beside)
         prefix = f"{_prefix(value, start)}, then {behind.words or 'JSON'}"
         return _Named("registry_json", prefix, behind.remedy)
     if _UTF_16.match(value):
@@ -178,7 +173,7 @@ def _named(value: bytes, error: InvalidRecordError) -> _Named:
         return named
     if _NO_TEXT.match(value):
         return _binary(value)
-    return _of_text(value, error) if error.reason == "not_json" else _of_json(value)
+    return _of_text(value, error) if error.reason == "not_json" else _of_json(value, beside)
 
 
 def _prefix(value: bytes, length: int) -> str:
@@ -314,7 +309,7 @@ def _is_base64(value: bytes) -> bool:
     return begin.lstrip(_WHITESPACE)[:1] in (b"{", b"[", b'"') or begin.startswith(b"\x1f\x8b")
 
 
-def _of_json(content: bytes) -> _Named:
+def _of_json(content: bytes, beside: frozenset[str] | None) -> _Named:
     """Name a JSON document; no words are needed for one that only is not a trace."""
     match content.lstrip(_WHITESPACE)[:1]:
         case b"[":
@@ -322,41 +317,37 @@ def _of_json(content: bytes) -> _Named:
         case b'"':
             return _of_string(content)
         case b"{":
-            return _of_object(content)
+            return _of_object(content, members_of_envelope(content) if beside is None else beside)
     return _Named("json")
 
 
 def _of_string(content: bytes) -> _Named:
+    if _DOCUMENT_IN_TEXT.match(content):
+        remedy = "Publish the document itself: the producer encodes it twice"
+        return _Named("text", "a JSON text that holds a document", remedy)
+    if len(content) > _HEAD:
+        return _Named("json")
     try:
         text = msgspec.json.decode(content, type=str)
     except DECODE_ERRORS:
         return _Named("json")
-    if len(text) <= _HEAD and _ADDRESS.fullmatch(text.strip()):
-        return _address()
-    if text.lstrip()[:1] in ("{", "[", '"'):
-        remedy = "Publish the document itself: the producer encodes it twice"
-        return _Named("text", "a JSON text that holds a document", remedy)
-    return _Named("json")
+    return _address() if _ADDRESS.fullmatch(text.strip()) else _Named("json")
 
 
-def _of_object(content: bytes) -> _Named:
-    try:
-        _, members = accepted_members(content, _Envelope)
-    except (InvalidRecordError, RecursionError):
-        return _Named("json")
-    if members.has("specversion", "source"):
-        if members.has("data_base64"):
+def _of_object(content: bytes, members: frozenset[str]) -> _Named:
+    if {"specversion", "source"} <= members:
+        if "data_base64" in members:
             return _Named(
                 "cloudevent",
                 "a CloudEvent with data_base64, which is not read",
                 "Have the event carry the trace as JSON: datacontenttype application/json, and data",
             )
         return _Named("cloudevent", "a CloudEvent", "Its data should be the trace")
-    if members.has("schema", "payload"):
+    if {"schema", "payload"} <= members:
         return _Named(
             "connect", "an envelope of Kafka Connect's JsonConverter", "Its payload should be the trace"
         )
-    if members.has("after") and (members.has("before") or members.has("op")):
+    if "after" in members and members & {"before", "op"}:
         return _Named("debezium", "a change event of Debezium", "Its after.payload should be the trace")
     return _address() if len(content) <= _HEAD and _has_address(content) else _Named("json")
 

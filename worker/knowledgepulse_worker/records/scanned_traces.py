@@ -98,6 +98,11 @@ def scan(value: bytes) -> tuple[Scorable, Range] | None:
     return trace, (score_start, score_end) if score_start else (members_start + 1, members_start + 1)
 
 
+def is_trace(value: bytes) -> bool:
+    """Return whether a value is a trace, with any number of steps; false if that takes a closer look."""
+    return bool(_check is not None and _check(value, len(value), _TABLES.pointer, _buffer.address))
+
+
 def _text(part: bytes, is_escaped: int) -> str:
     if is_escaped:
         text: str = json.loads(b'"%s"' % part)
@@ -132,6 +137,7 @@ def _compiled() -> ctypes.CDLL | None:
     library = ctypes.PyDLL(str(file))
     pointer, size = ctypes.c_void_p, ctypes.c_size_t
     library.scan_trace.argtypes = [ctypes.c_char_p, size, pointer, pointer]
+    library.check_trace.argtypes = library.scan_trace.argtypes
     library.steps_text.restype = ctypes.c_ssize_t
     library.steps_text.argtypes = [ctypes.c_char_p, pointer, pointer, ctypes.c_char_p, size]
     return library
@@ -139,6 +145,7 @@ def _compiled() -> ctypes.CDLL | None:
 
 _library = _compiled()
 _scan = None if _library is None else _library.scan_trace
+_check = None if _library is None else _library.check_trace
 _write_steps: Callable[..., int] = getattr(_library, "steps_text", lambda *_: -1)
 _TABLES = Tables(ReasoningTrace, {path: slot for slot, path in enumerate(_PATHS)})
 _VISIBILITIES = ("", *_TABLES.choices["metadata.visibility"])

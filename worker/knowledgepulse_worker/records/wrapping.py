@@ -29,6 +29,7 @@ from knowledgepulse_worker.records.json_text import (
     members_of,
     require_shallow,
 )
+from knowledgepulse_worker.records.scanned_traces import is_trace
 from knowledgepulse_worker.records.valid_traces import Range
 from knowledgepulse_worker.settings.record_settings import FRAME, POINTER, TEXT
 
@@ -37,14 +38,20 @@ Steps: TypeAlias = tuple[str, ...]
 MEMBERS = ("/data", "/payload", "/after/payload")
 """The members in which known envelopes hold a document: CloudEvents', Kafka Connect's and Debezium's."""
 
+ENVELOPES = ("specversion", "source", "data_base64", "schema", "payload", "before", "after", "op")
+"""Members by which known envelopes are named."""
+
 MAX_STEPS = 3
 MAX_NAMES = 4
 """Maximum names in a pointer."""
-
+MAX_WRAPPED_DEPTH = MAX_DEPTH + MAX_STEPS * MAX_NAMES
+"""How deep a value is nested at most, with as many levels around its trace as steps may lead through."""
 
 _TYPE = "ReasoningTrace"
 _MARKS = ("@context", "@type")
 _WHITESPACE = b" \t\n\r"
+_BEGINNING = re.compile(rb'\s*\{\s*"@(?:context|type)"')
+_QUOTE = re.compile(rb'[ \t\n\r]*"')
 _JSON = b'{"'
 """The bytes with which JSON behind a frame begins."""
 
@@ -185,10 +192,14 @@ class Document(NamedTuple):
     Attributes:
         steps: the steps that lead to it; none if it is the value.
         content: its bytes.
+        beside: which of some members the object has in which it was sought first.
+        is_valid: whether it is known to be a valid trace; it may also be one if this is not known.
     """
 
     steps: Steps
     content: bytes
+    beside: frozenset[str] = frozenset()
+    is_valid: bool = False
 
 
 def documents(value: bytes, pointers: Sequence[str] = ()) -> Iterator[Document]:
@@ -197,31 +208,56 @@ def documents(value: bytes, pointers: Sequence[str] = ()) -> Iterator[Document]:
     Nothing is sought inside a document of a trace.
 
     Args:
-        value: a record's value that is not a valid trace.
+        value: a record's value that is not a valid trace, and that :func:`is_parsable`.
         pointers: members in which documents are sought, before the known ones.
     """
-    if not _is_parsable(value[frame_length(value) :]):
-        return
     sought = tuple(dict.fromkeys((*pointers, *MEMBERS)))
-    names = tuple(dict.fromkeys(_names(pointer)[0] for pointer in sought))
-    waiting: list[tuple[Steps, bytes]] = [((), value)]
+    names = (*_MARKS, *dict.fromkeys(_names(pointer)[0] for pointer in sought))
+    more = tuple(name for name in ENVELOPES if name not in names)
+    outermost: _Members = {}
+    waiting: list[tuple[Steps, bytes, _Place]] = [((), value, _Place(0, len(value)))]
     while waiting:
-        taken, content = waiting.pop()
-        if (layer := _frame(content) or _text(content)) is not None:
-            layers = [layer]
-        else:
-            members = _members(content, (*_MARKS, *names))
-            if _is_document(content, members):
-                yield Document(taken, content)
-                continue
-            found = ((pointer, _member(content, members, _names(pointer))) for pointer in sought)
-            layers = [
-                Layer(pointer, place.start, content, content[place.start : place.end])
-                for pointer, place in found
-                if place is not None
-            ]
-        if len(taken) < MAX_STEPS:
-            waiting += [((*taken, layer.step), layer.content) for layer in reversed(layers)]
+        taken, outer, place = waiting.pop()
+        has_more = len(taken) < MAX_STEPS
+        if _QUOTE.match(outer, place.start):  # a text, of which no copy is needed
+            if has_more and (text := _text(outer, place)) is not None:
+                waiting.append(((*taken, TEXT), text, _Place(0, len(text))))
+            continue
+        content = outer[place.start : place.end]
+        if taken and begins_like_a_trace(content) and is_trace(content):
+            yield Document(taken, content, frozenset(outermost), is_valid=True)
+        elif taken[-1:] == (TEXT,) and not is_parsable(content, MAX_WRAPPED_DEPTH):
+            continue
+        elif start := frame_length(content):
+            if has_more:
+                waiting.append(((*taken, FRAME), content, _Place(start, len(content))))
+        elif _is_document(content, members := _members(content, names, more)):
+            yield Document(taken, content, frozenset(outermost))
+        elif has_more:
+            outermost = outermost or members
+            found = [(pointer, _member(content, members, _names(pointer))) for pointer in reversed(sought)]
+            waiting += [((*taken, pointer), content, place) for pointer, place in found if place is not None]
+
+
+def is_parsable(value: bytes, depth: int = MAX_DEPTH) -> bool:
+    """Return whether a parser, which does not validate all texts, can recurse into a value or its JSON."""
+    content = value[frame_length(value) :]
+    try:
+        content.decode()
+        require_shallow(content, depth)
+    except (UnicodeDecodeError, InvalidRecordError):
+        return False
+    return True
+
+
+def begins_like_a_trace(content: bytes) -> bool:
+    """Return whether a document begins like nearly all traces, with ``@context`` or ``@type``."""
+    return _BEGINNING.match(content) is not None
+
+
+def members_of_envelope(content: bytes) -> frozenset[str]:
+    """Return which members of known envelopes an object has."""
+    return frozenset(_members(content, (), ENVELOPES))
 
 
 def place_of(steps: Steps) -> Steps:
@@ -256,9 +292,14 @@ def _names_ours(member: bytes) -> bool:
 def _inside(content: bytes, step: str) -> Layer | None:
     """Return the document inside another one, if a step leads there."""
     if step == FRAME:
-        return _frame(content)
+        start = frame_length(content)
+        return Layer(FRAME, start, content, content[start:]) if start else None
     if step == TEXT:
-        return _text(content)
+        quote = _QUOTE.match(content)
+        text = _text(content, _Place(0, len(content))) if quote else None
+        if quote is None or text is None or not is_parsable(text, MAX_WRAPPED_DEPTH):
+            return None
+        return Layer(TEXT, quote.end(), content, text)
     names = _names(step)
     place = _member(content, _members(content, names[:1]), names)
     return None if place is None else Layer(step, place.start, content, content[place.start : place.end])
@@ -266,11 +307,6 @@ def _inside(content: bytes, step: str) -> Layer | None:
 
 def _names(pointer: str) -> tuple[str, ...]:
     return tuple(name.replace("~1", "/").replace("~0", "~") for name in pointer[1:].split("/"))
-
-
-def _frame(content: bytes) -> Layer | None:
-    start = frame_length(content)
-    return Layer(FRAME, start, content, content[start:]) if start else None
 
 
 def frame_length(value: bytes) -> int:
@@ -287,25 +323,12 @@ def frame_length(value: bytes) -> int:
     return 9 if value[9:10] and value[9] in _JSON and not any(value[1:5]) and any(value[5:9]) else 0
 
 
-def _is_parsable(content: bytes) -> bool:
-    """Return whether a parser can recurse into a document, of which it does not validate all texts."""
+def _text(outer: bytes, place: _Place) -> bytes | None:
+    """Return what a JSON text in a document holds; None if it is malformed."""
     try:
-        content.decode()
-        require_shallow(content, MAX_DEPTH + MAX_STEPS * MAX_NAMES)
-    except (UnicodeDecodeError, InvalidRecordError):
-        return False
-    return True
-
-
-def _text(content: bytes) -> Layer | None:
-    start = len(content) - len(content.lstrip(_WHITESPACE))
-    if content[start : start + 1] != b'"':
-        return None
-    try:
-        text = msgspec.json.decode(content, type=str).encode()
+        return msgspec.json.decode(memoryview(outer)[place.start : place.end], type=str).encode()
     except DECODE_ERRORS:
         return None
-    return Layer(TEXT, start + 1, content, text) if _is_parsable(text) else None
 
 
 _Members: TypeAlias = dict[str, _Place | None]
@@ -322,30 +345,45 @@ def _member(content: bytes, members: _Members, names: tuple[str, ...]) -> _Place
     return None if within is None else _Place(place.start + within.start, place.start + within.end)
 
 
-def _members(content: bytes, names: tuple[str, ...]) -> _Members:
+def _members(content: bytes, names: tuple[str, ...], more: tuple[str, ...] = ()) -> _Members:
     """Return where an object has members with these names; nothing for what is not an object.
 
     The parser keeps the last of several members with the same name. If a name remains after this member is
     renamed, there is another.
+
+    Args:
+        content: a document.
+        names: members that an object must not have twice.
+        more: members that it may have twice.
     """
     if content.lstrip(_WHITESPACE)[:1] != b"{":
         return {}
     try:
-        outline = _outline(names)
+        outline = _outline((*names, *more))
         text, parsed = accepted_members(content, outline)
         members: _Members = {
             name: _Place(start := address_in(member, text), start + len(memoryview(member)))
-            for name, member in zip(names, msgspec.structs.astuple(parsed), strict=True)
+            for name, member in zip((*names, *more), msgspec.structs.astuple(parsed), strict=True)
             if member != _MISSING
         }
-        if members:
-            again = members_of(_renamed(text, members), outline)
-            for name, member in zip(names, msgspec.structs.astuple(again), strict=True):
+        once = {name: place for name, place in members.items() if name in names}
+        if _may_appear_again(text, once):
+            again = members_of(_renamed(text, once), outline)
+            for name, member in zip(names, msgspec.structs.astuple(again), strict=False):
                 if member != _MISSING:
                     members[name] = None
     except InvalidRecordError:
         return {}
     return members
+
+
+def _may_appear_again(text: bytes, members: _Members) -> bool:
+    """Return whether an object may have one of its members twice; the one that is known is the last."""
+    return any(
+        text.count(b'"%s"' % name.encode(), 0, place.start) > 1 or text.find(b"\\", 0, place.start) >= 0
+        for name, place in members.items()
+        if place is not None
+    )
 
 
 def _renamed(text: bytes, members: _Members) -> bytes:

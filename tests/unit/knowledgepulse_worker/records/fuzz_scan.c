@@ -58,7 +58,9 @@ int main(int arguments, char **argument) {
         size_t length;
         uint8_t *value = edited(traces, size, &length);
         scanned *found = malloc(sizeof *found);
+        int is_trace = check_trace(value, length, &read, found);
         if (scan_trace(value, length, &read, found)) {
+            if (!is_trace) abort();
             size_t room = drawn(9000);
             uint8_t *text = malloc(room + !room);
             if (steps_text(value, &read, found, text, room) > (ptrdiff_t)room) abort();

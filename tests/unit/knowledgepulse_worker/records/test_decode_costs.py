@@ -117,6 +117,27 @@ def test_inputs_that_are_only_counted_take_little_memory(document):
     assert peak_of(work) < 5 * len(value)
 
 
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda trace: {"specversion": "1.0", "source": "/a", "data": trace},
+        lambda trace: {"schema": {}, "payload": json.dumps(trace)},
+        lambda trace: {"before": None, "after": {"payload": json.dumps(trace)}},
+        json.dumps,
+    ],
+)
+def test_a_large_envelope_is_named_in_little_more_memory_than_its_size(wrap, document):
+    steps = [{"step_id": 0, "type": "thought", "content": 'say "hello"'}] * 15_000
+    value = json.dumps(wrap(document(steps=steps))).encode()
+
+    def work():
+        with pytest.raises(InvalidRecordError, match="a valid trace is in"):
+            decode_trace(value, 2 * LIMIT)
+
+    work()
+    assert peak_of(work) < 2.1 * len(value)
+
+
 @pytest.mark.parametrize("wrong", ["0", '"x"', "true", "[1]", "[]"])
 def test_an_input_that_is_no_object_is_named(wrong, document):
     value = json.dumps(document(steps=[{"step_id": 0, "type": "tool_call", "input": "@"}])).encode()

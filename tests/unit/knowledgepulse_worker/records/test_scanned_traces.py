@@ -19,7 +19,7 @@ from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records import decode, scanned_traces
 from knowledgepulse_worker.records.scan_tables import Kind, Tables
-from knowledgepulse_worker.records.scanned_traces import ScannedMetadata, scan, scan_words
+from knowledgepulse_worker.records.scanned_traces import ScannedMetadata, is_trace, scan, scan_words
 from knowledgepulse_worker.scoring import PART_SEPARATOR, scorable, words_text
 from knowledgepulse_worker.scoring.words import words_of
 from support.edited_traces import edited, short_traces
@@ -40,8 +40,10 @@ def plain(trace):
 
 def check(value):
     """Check that the scan is in doubt, or reads what the decoder reads; return which."""
+    is_whole = is_trace(value) and decode.decode_trace(value, LIMIT) is not None
     if (scanned := scan(value)) is None:
         return False
+    assert is_whole
     trace, place = scanned
     assert plain(trace) == plain(scorable(decode.decode_trace(value, LIMIT)))
     assert decode.with_quality_score(value, 0.25, place) == decode.with_quality_score(value, 0.25)
@@ -122,6 +124,7 @@ def test_steps_and_tools_without_room_are_left_to_the_decoder(count):
 
     assert check(json.dumps(document).encode()) == (count == 1024)
     assert not check(json.dumps(changed(document, "steps/0/tool/name", "one more")).encode())
+    assert is_trace(json.dumps(document).encode())
 
 
 @needs_compiler
