@@ -30,6 +30,13 @@ def as_nobody(*command):
     return done.returncode, done.stdout.decode(errors="replace")
 
 
+def from_elsewhere(script):
+    """Return the status of a script in a network namespace of its own."""
+    return subprocess.run(
+        ["unshare", "--net", "sh", "-c", script], capture_output=True, check=False
+    ).returncode
+
+
 async def test_another_user_sees_the_web_port_and_command_lines_without_secrets(make_stream, real_traces):
     stream = await make_stream(1)
     environment = {"KP_KAFKA__SASL_PASSWORD": SECRET}
@@ -64,13 +71,10 @@ async def test_content_that_is_hidden_stays_hidden_from_another_user(make_stream
             "curl", "-sf", "--retry", "9", "-H", "Kp-Content: shown", f"{worker.url}/api/status"
         )
         _, metrics = as_nobody("curl", "-sf", f"{worker.url}/metrics")
-        apart = subprocess.run(
-            ["unshare", "--net", "sh", "-c", f"ip link set lo up; curl -s {worker.url}/api/status"],
-            check=False,
-        )
+        apart = from_elsewhere(f"ip link set lo up; curl -s {worker.url}/api/status")
 
     assert status == 0
-    assert apart.returncode == COULD_NOT_CONNECT, "a network namespace of its own hides the port"
+    assert apart == COULD_NOT_CONNECT, "a network namespace of its own hides the port"
     assert "recent" in data or "verdict" in data
     assert "kp:trace:" not in data
     assert "kp:trace:" not in metrics
