@@ -36,7 +36,8 @@ def convert(
             if isinstance(run, ConversionError):
                 yield run
                 continue
-            run.framework, run.unrecorded = found.name, (*found.unrecorded, *run.unrecorded)
+            run.framework = found.name
+            run.unrecorded = tuple(dict.fromkeys((*found.unrecorded, *run.unrecorded)))
             for request in requests_of(run) if options and options.per_request else [run]:
                 yield _convert_run(request, options, found.usual_domain)
         if empty:

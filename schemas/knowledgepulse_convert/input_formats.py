@@ -24,7 +24,7 @@ _PROGRAMS = """
     sessions.llama_index_ts sessions.eino_events sessions.agui sessions.agent_kit sessions.langchain4j
     sessions.autogen sessions.pydantic_ai sessions.agent_framework
     sessions.haystack sessions.goose sessions.amp sessions.sharegpt benchmarks.inspect_logs
-    benchmarks.verifiers benchmarks.art sessions.adk
+    benchmarks.verifiers spans.art sessions.adk
     sessions.vscode_chat benchmarks.agentdojo sessions.browser_use benchmarks.atif sessions.openhands
     benchmarks.swe_agent benchmarks.mini_swe_agent benchmarks.tau_bench messages.langchain
 """
