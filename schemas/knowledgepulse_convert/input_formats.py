@@ -13,7 +13,7 @@ from knowledgepulse_convert.sessions.table_reader import format_of
 from knowledgepulse_convert.spans import exports
 
 _PROGRAMS = """
-    spans.langsmith spans.braintrust spans.opik spans.weave spans.langfuse spans.openai_agents
+    spans.langsmith spans.braintrust spans.opik spans.weave spans.deepeval spans.langfuse spans.openai_agents
     spans.agent_lightning
     sessions.claude_code sessions.claude_stream sessions.cline sessions.codex sessions.codex_exec
     sessions.copilot_cli sessions.cursor_stream sessions.gemini_cli sessions.gemini_stream

@@ -70,7 +70,7 @@ class Script:
         """The last text, if the run comes to its end with it."""
         last = self.turns[-1]
         if last.calls and last.calls[-1].answers:
-            return last.text or last.calls[-1].result
+            return last.calls[-1].result or last.text
         return None if last.calls or last.held else last.text
 
     @property

@@ -8,6 +8,7 @@ gives the same step whichever tracer recorded it. Anything else is plain text.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from knowledgepulse_convert.common import hub
@@ -58,7 +59,9 @@ def response_of(
             parsed = value = response
         case {"tool_output": {**inner}, "tool_id": call_id, **rest}:  # LlamaIndex's workflows
             count_others(rest, {"tool_name", "tool_kwargs", "return_direct"}, path, losses)
-            return response_of(inner, path, losses, call_id=text_or_none(call_id), name=name, failed=failed)
+            call_id = text_or_none(call_id)
+            response = response_of(inner, path, losses, call_id=call_id, name=name, failed=failed)
+            return replace(response, is_answer=rest.get("return_direct") is True)
         case {"blocks": list(blocks), "raw_output": _, "is_error": error, **rest}:  # LlamaIndex
             count_others(rest, {"tool_name", "raw_input"}, path, losses)
             parsed, failed = [{"type": "text", **block} for block in blocks], failed or error is True

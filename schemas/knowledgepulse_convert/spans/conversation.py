@@ -41,12 +41,13 @@ class ToolRun:
     """A tool execution as recorded by a tracer.
 
     ``response`` is the result, or else the message of the failure, in the tracer's words: the model may have
-    seen others. It is None if neither was recorded.
+    seen others. It is None if neither was recorded. ``is_answer`` is as that of a `hub.ToolCallResponse`.
     """
 
     call: hub.ToolCall
     response: str | None = None
     failed: bool = False
+    is_answer: bool = False
 
     def with_inner(self, inner: ModelCall | ToolRun) -> ToolRun:
         """Return the execution with what another tracer, whose span is within this one, knows of it."""
@@ -54,7 +55,7 @@ class ToolRun:
             return self
         call = replace(self.call, id=self.call.id or inner.call.id)
         response = inner.response if self.response is None else self.response
-        return ToolRun(call, response, self.failed or inner.failed)
+        return ToolRun(call, response, self.failed or inner.failed, self.is_answer or inner.is_answer)
 
 
 def conversation(
@@ -360,11 +361,14 @@ class _Conversation:
         self._calls.identify(call, run.call.id)
         call.part = _changed(call.position, mcp_server=run.call.mcp_server, latency_ms=run.call.latency_ms)
         if call.response is not None:
-            response = _changed(call.response, failed=run.failed or None)
+            response = _changed(call.response, failed=run.failed or None, is_answer=run.is_answer or None)
             self._count_other(run.response or "", response.response)
         elif run.response is not None or run.failed:
             self._messages.append(("tool", []))
-            self._respond(call, hub.ToolCallResponse(run.response or "", None, call.part.name, run.failed))
+            response = hub.ToolCallResponse(
+                run.response or "", None, call.part.name, run.failed, is_answer=run.is_answer
+            )
+            self._respond(call, response)
             call.told = True
 
 

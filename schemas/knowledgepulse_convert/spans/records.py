@@ -90,12 +90,13 @@ class Records:
             members,
             lambda document: are_all(recognises, document, within),
             lambda document: runs_within(
-                document, within, lambda items: runs_of_spans(starmap(self._span, records(items)))
+                document, within, lambda items: runs_of_spans(starmap(self.span, records(items)))
             ),
             is_fragment=recognises,
         )
 
-    def _span(self, path: str, record: dict[str, Any]) -> Span:
+    def span(self, path: str, record: dict[str, Any]) -> Span:
+        """Return a record as a span; ``path`` is the record's in the document."""
         span_id = self._required(self.id, record, path)
         losses, parent, error = Losses(), self.parent.of(record), self.error.of(record)
         parent = text_or_none(next(iter(parent), None) if isinstance(parent, list) else parent)

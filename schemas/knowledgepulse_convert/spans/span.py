@@ -115,7 +115,8 @@ class Span:
         latency = (self.end - self.start) / 1e6 if known else None
         arguments = wrapped.arguments_of(arguments, "arguments", losses)
         call = hub.ToolCall(name, arguments, answer.id if answer else call_id, mcp_server, latency)
-        return ToolRun(call, text, failed or error is not None or (answer is not None and answer.failed))
+        failed = failed or error is not None or (answer is not None and answer.failed)
+        return ToolRun(call, text, failed, answer is not None and answer.is_answer)
 
 
 def node_of(

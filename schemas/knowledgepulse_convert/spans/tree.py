@@ -40,6 +40,8 @@ _NO_REASON = re.compile(r"reasons?\W+unknown\b", re.IGNORECASE)
 """A finish reason that says nothing, such as rig's."""
 _CALLED = re.compile(r"reasons?\W+tool[_-]?(?:calls?|use)\b", re.IGNORECASE)
 """A finish reason that says that the model made calls."""
+_LANGCHAIN = re.compile("additional_kwargs")
+"""A member of LangChain's messages alone."""
 _IS_ERROR = re.compile(r"error\\*[\"']?[:=] ?(?:true|false)", re.IGNORECASE)
 NO_CONTENT = (
     "no message content was recorded, and a trace without it would be scored as empty; enable content "
@@ -323,7 +325,8 @@ class _Tree:
             events.append(ModelCall(root.event.output))  # which may repeat calls
         messages = conversation(events, _earlier_runs(events, losses), losses)
         if messages and End.of(messages).is_open:
-            messages += _untold(_returned(root), messages)
+            output = _returned(root)
+            messages += _untold(output, messages) or _answer(root, output, messages)
         transcript = hub.transcript_of(messages)
         for node in nodes:
             if node.agent or node.id in repeats:
@@ -544,6 +547,22 @@ def _untold(output: Sequence[hub.Message], messages: list[hub.Message]) -> list[
     told.add(_said(hub.Text("".join(map(hub.text_of, texts)))))
     ending = list(takewhile(lambda message: told.isdisjoint(map(_said, message.parts)), reversed(output)))
     return ending[::-1]
+
+
+def _answer(root: Node, output: Sequence[hub.Message], messages: list[hub.Message]) -> list[hub.Message]:
+    """Take the last message away, and return it as the answer, if a graph of LangGraph returned it, a tool's.
+
+    It ends so behind a tool that returns directly; at a limit, it fails.
+    """
+    is_tools = bool(output) and output[-1].role == "tool" == messages[-1].role
+    if not is_tools or root.error is not None or not root.tells(_LANGCHAIN):
+        return []
+    last = messages.pop()
+    parts = (
+        replace(part, is_answer=True) if isinstance(part, hub.ToolCallResponse) else part
+        for part in last.parts
+    )
+    return [replace(last, parts=tuple(parts))]
 
 
 def _earlier_runs(events: list[ModelCall | ToolRun | hub.Error], losses: Losses) -> tuple[hub.Message, ...]:

@@ -49,7 +49,7 @@ async def told_to_the_model(request, handler):
 
 def team():
     model = ChatOpenAI(model=MODEL)
-    tools = {"tools": [tool(weigh)], "middleware": [told_to_the_model]}
+    tools = {"tools": [tool(weigh, return_direct=RUN == "returned")], "middleware": [told_to_the_model]}
     baker = create_agent(model, system_prompt=INSTRUCTIONS, name="baker", **tools)
     if RUN != "sub_agent":
         return baker

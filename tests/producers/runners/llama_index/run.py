@@ -39,7 +39,10 @@ def team():
     )
     options = {"llm": model, "system_prompt": INSTRUCTIONS, "streaming": SCRIPT["stream"]}
     baker = FunctionAgent(
-        name="baker", description="weighs", tools=[FunctionTool.from_defaults(weigh)], **options
+        name="baker",
+        description="weighs",
+        tools=[FunctionTool.from_defaults(weigh, return_direct=RUN == "returned")],
+        **options,
     )
     if RUN != "handoff":
         return baker
