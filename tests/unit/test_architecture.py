@@ -91,7 +91,7 @@ def test_what_run_does_not_import_lies_in_the_tools():
         if not module.startswith("knowledgepulse_worker.tools") and not graph.find_children(module)
     }
     by_name = {"redaction.sdk"}  # the setting redaction.function may name it
-    by_agents = {"otel.delivery", "otel.exporter"}
+    by_agents = {"otel.exporter"}
     assert others == {"cli.check_command", "cli.config_command", "cli.topics_command"} | by_name | by_agents
 
 

@@ -27,6 +27,7 @@ _MODULES = {
     "load_embedder": "embedding",
     "load_settings": "settings",
     "make_scorer": "tools.score.offline",
+    "record": "tools.publish.recording",
     "score_traces": "tools.score.scores",
 }
 

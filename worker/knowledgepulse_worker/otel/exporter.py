@@ -17,10 +17,10 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
 from knowledgepulse_convert import Options
-from knowledgepulse_worker.otel.delivery import Delivery
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.run_conversion import CompleteRun, convert_run
 from knowledgepulse_worker.tools.common.record_key import KeyBy
+from knowledgepulse_worker.tools.publish.delivery import Delivery
 
 GRACE = 1.0
 """Seconds from the end of a root span until its run is converted, since children may end after it."""

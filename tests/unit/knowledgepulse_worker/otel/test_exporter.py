@@ -17,11 +17,12 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from knowledgepulse_worker.otel import TraceExporter, delivery, exporter
+from knowledgepulse_worker.otel import TraceExporter, exporter
 from knowledgepulse_worker.settings import KafkaSettings, Settings
 from knowledgepulse_worker.tools.demo.processes import free_ports
+from knowledgepulse_worker.tools.publish import delivery
 
-LOGGER = "knowledgepulse_worker.otel.delivery"
+LOGGER = "knowledgepulse_worker.tools.publish.delivery"
 
 
 class Agent:

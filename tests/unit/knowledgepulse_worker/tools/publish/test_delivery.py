@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from knowledgepulse_worker.otel.delivery import Delivery
+from knowledgepulse_worker.tools.publish.delivery import Delivery
 
 
 def test_what_comes_after_the_end_is_counted_or_spooled(tmp_path):
