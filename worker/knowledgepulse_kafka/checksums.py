@@ -39,7 +39,5 @@ checksum: Checksum = _by_instruction() or by_client
 
 
 def checksum_of_array(data: bytearray, start: int) -> int:
-    """Return the checksum of an array from a start to its end."""
-    if checksum is by_client:
-        return by_client(data, start, len(data))
+    """Return the checksum of an array from a start to its end, where there is the instruction."""
     return checksum((ctypes.c_char * len(data)).from_buffer(data), start, len(data))

@@ -44,7 +44,7 @@ from knowledgepulse_kafka.group_offsets import (
     commits_for_members,
     refuse_offsets,
 )
-from knowledgepulse_kafka.output_batch import OutputBatch
+from knowledgepulse_kafka.output_batch import Batch, new_batch
 from knowledgepulse_kafka.private_parts import (
     ACCUMULATOR,
     ADD_PARTITIONS,
@@ -199,13 +199,13 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
 
     def _batched(
         self, records: Sequence[OutputRecord], alone: Collection[OutputRecord]
-    ) -> list[tuple[OutputBatch, list[OutputRecord]]]:
-        batches: list[tuple[OutputBatch, list[OutputRecord]]] = []
+    ) -> list[tuple[Batch, list[OutputRecord]]]:
+        batches: list[tuple[Batch, list[OutputRecord]]] = []
         was_alone, suspects = True, set(map(id, alone))
         for record in records:
             is_alone = id(record) in suspects
             if was_alone or is_alone or not _append(batches[-1][0], record):
-                batches.append((OutputBatch(self._batch_bytes), []))
+                batches.append((new_batch(self._batch_bytes), []))
                 _append(batches[-1][0], record)
             batches[-1][1].append(record)
             was_alone = is_alone
@@ -278,7 +278,7 @@ def _partitions_of(cluster: Any, topic: str) -> Collection[int] | None:
     return None if partitions is None else partitions.keys()
 
 
-def _append(batch: OutputBatch, record: OutputRecord) -> bool:
+def _append(batch: Batch, record: OutputRecord) -> bool:
     """Append a record to a batch; return False if the batch is full."""
     timestamp = record.timestamp_ms
     if timestamp == NO_TIMESTAMP:
@@ -286,10 +286,13 @@ def _append(batch: OutputBatch, record: OutputRecord) -> bool:
     elif timestamp == UNTIMED:
         timestamp = NO_TIMESTAMP
     try:
-        return batch.append(timestamp, record.key, record.value, record.headers)
+        appended = batch.append(
+            timestamp=timestamp, key=record.key, value=record.value, headers=record.headers
+        )
     except Exception as error:
         problem = DeliveryError(f"{record.topic}: {type(error).__name__}")
         raise RefusedError(Refusal([record], problem)) from error
+    return appended is not None
 
 
 async def abandon(producer: AIOKafkaProducer) -> None:

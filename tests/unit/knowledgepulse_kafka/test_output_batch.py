@@ -5,8 +5,8 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from knowledgepulse_kafka import checksums
-from knowledgepulse_kafka.output_batch import OutputBatch
+from knowledgepulse_kafka import checksums, output_batch
+from knowledgepulse_kafka.output_batch import OutputBatch, new_batch
 
 BYTES = st.none() | st.binary(max_size=300)
 RECORDS = st.lists(
@@ -27,8 +27,9 @@ def both(limit, records):
     """Return what both kinds of batch say to each record, and the batches."""
     ours, theirs = OutputBatch(limit), BatchBuilder(limit, 0, is_transactional=1)
     for timestamp, key, value, headers in records:
-        accepted = theirs.append(timestamp=timestamp, key=key, value=value, headers=headers) is not None
-        assert ours.append(timestamp, key, value, headers) == accepted
+        fields = {"timestamp": timestamp, "key": key, "value": value, "headers": headers}
+        accepted = theirs.append(**fields) is not None
+        assert (ours.append(**fields) is not None) == accepted
         assert (ours.size(), ours.record_count()) == (theirs.size(), theirs.record_count())
         if not accepted:
             break
@@ -58,6 +59,15 @@ def test_a_header_that_is_not_utf_8_is_an_error_and_leaves_the_batch_as_it_was()
     size = batch.size()
 
     with pytest.raises(UnicodeEncodeError):
-        batch.append(0, b"key", b"value", [("\udcff", b"")])
+        batch.append(timestamp=0, key=b"key", value=b"value", headers=[("\udcff", b"")])
 
     assert (batch.size(), batch.record_count()) == (size, 0)
+
+
+@pytest.mark.parametrize(
+    ("checksum", "kind"), [(checksums.by_client, BatchBuilder), (lambda *_: 0, OutputBatch)]
+)
+def test_without_the_instruction_the_client_writes_the_batches(monkeypatch, checksum, kind):
+    monkeypatch.setattr(output_batch, "checksum", checksum)
+
+    assert isinstance(new_batch(1000), kind)

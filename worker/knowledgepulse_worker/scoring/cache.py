@@ -181,6 +181,9 @@ class VectorCache:
 
     def _exact(self, slots: NDArray[np.intp], unit: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the similarities of entries, computed so many at a time as the processor's cache holds."""
+        if len(slots) == 1:  # as nearly always
+            row = self._matrix[slots[0]].astype(np.float64)
+            return np.add.reduce(np.multiply(row, unit, out=row), keepdims=True)
         exact = np.empty(len(slots))
         for start in range(0, len(slots), _AT_ONCE):
             end = min(start + _AT_ONCE, len(slots))
@@ -201,8 +204,11 @@ class VectorCache:
         """Return the slots by age, only the oldest of equal vectors, since retries add many equal ones."""
         younger, older = np.split(slots, [slots.searchsorted(self._oldest)])
         by_age = np.concatenate([older, younger])
-        _, oldest = np.unique(self._digests[by_age], return_index=True)
-        return by_age[np.sort(oldest)]
+        digests = self._digests[by_age]
+        order = digests.argsort(kind="stable")  # np.unique does the same in twice the time
+        is_first = np.ones(len(order), bool)
+        np.not_equal(digests[order[1:]], digests[order[:-1]], out=is_first[1:])
+        return by_age[np.sort(order[is_first])]
 
     def _unit(self, vector: ArrayLike) -> Vector:
         if (row := self._rows.get(id(vector))) is not None:
