@@ -2,24 +2,26 @@
 
 Every trace adds a dozen values. The client library's own histogram takes a lock for the sum and for the
 bucket of each value, which costs more than scoring the trace. This one is a collector of the same library:
-values are put into their buckets many at a time, and into the library's form at a scrape.
+values are put into their buckets many at a time, and into the library's form only if it is asked for.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from math import inf
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
-from prometheus_client.metrics_core import HistogramMetricFamily
+from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.samples import Exemplar
+from prometheus_client.samples import Exemplar, Sample
+from prometheus_client.utils import floatToGoString
 
 
 class Series:
@@ -77,6 +79,12 @@ class Series:
         """The sum of the values."""
         self._count()
         return self._sum
+
+    def totals(self) -> list[float]:
+        """Return the cumulative counts of the buckets, then the number of the values and their sum."""
+        self._count()
+        counts = [*accumulate(self._counts)]
+        return [*counts, counts[-1], self._sum]
 
     def buckets(self) -> list[Any]:
         """Return the buckets' bounds with their cumulative counts and their exemplars."""
@@ -137,13 +145,79 @@ class Histogram(Collector):
         """Add a value to the only series of a histogram without labels."""
         self._series[()].observe(value, trace_id)
 
-    def describe(self) -> Iterator[HistogramMetricFamily]:
+    def describe(self) -> Iterator[Metric]:
         """Yield the family without samples, from which the registry takes the names."""
         yield HistogramMetricFamily(self._name, self._documentation, labels=self._label_names)
 
-    def collect(self) -> Iterator[HistogramMetricFamily]:
-        """Yield the family with its samples."""
-        [family] = self.describe()
+    def collect(self) -> Iterator[HistogramFamily]:
+        """Yield the family."""
+        yield HistogramFamily(self._name, self._documentation, self._label_names, self._bounds, self._series)
+
+
+class HistogramFamily(Metric):
+    """A histogram at a scrape, which makes its samples only if they are asked for.
+
+    Args:
+        name: the metric's name.
+        documentation: its help text.
+        labelnames: the names of its labels.
+        bounds: the upper bounds of the buckets, in order; the last is infinity.
+        series: the series by their label values.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        documentation: str,
+        labelnames: tuple[str, ...],
+        bounds: tuple[float, ...],
+        series: Mapping[tuple[str, ...], Series],
+    ) -> None:
+        super().__init__(name, documentation, "histogram")
+        self._label_names, self._bounds, self._series = labelnames, bounds, series
+
+    @property
+    def samples(self) -> list[Sample]:
+        """The samples, as the library has them."""
+        family = HistogramMetricFamily(self.name, self.documentation, labels=self._label_names)
         for values, series in self._series.items():
             family.add_metric(values, series.buckets(), series.sum)
-        yield family
+        return family.samples
+
+    @samples.setter
+    def samples(self, samples: list[Sample]) -> None:
+        """Do nothing: the library's constructor sets none."""
+
+    def lines(self, labels: Labels) -> Iterator[tuple[str, float]]:
+        """Yield the beginning of each sample's line in the text format, and its value.
+
+        Args:
+            labels: labels that each sample has, too.
+        """
+        for values, series in self._series.items():
+            own = (*labels, *zip(self._label_names, values, strict=True))
+            yield from zip(_beginnings(self.name, own, self._bounds), series.totals(), strict=True)
+
+
+Labels: TypeAlias = tuple[tuple[str, str], ...]
+"""Names of labels with their values."""
+
+
+@lru_cache(4096)
+def _beginnings(name: str, labels: Labels, bounds: tuple[float, ...]) -> list[str]:
+    """Return the beginnings of the lines of a series in the text format."""
+    buckets = [beginning(f"{name}_bucket", (*labels, ("le", floatToGoString(bound)))) for bound in bounds]
+    return [*buckets, beginning(f"{name}_count", labels), beginning(f"{name}_sum", labels)]
+
+
+@lru_cache(4096)
+def beginning(name: str, labels: Labels) -> str:
+    """Return a sample's name and labels in the text format."""
+    if not labels:
+        return name
+    pairs = ",".join(f'{label}="{_escaped(value)}"' for label, value in sorted(labels))
+    return f"{name}{{{pairs}}}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

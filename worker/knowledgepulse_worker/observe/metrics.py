@@ -21,7 +21,6 @@ from knowledgepulse_worker.observe.metric_registry import (
     GroupRegistry,
     Makers,
     prepare_registry,
-    render_text,
 )
 from knowledgepulse_worker.observe.policy_metrics import PolicyMetrics
 from knowledgepulse_worker.observe.recent import Recent
@@ -54,7 +53,7 @@ class Metrics:
         group: str = "",
     ) -> None:
         self.registry = prepare_registry(registry)
-        self._page: Any = GroupRegistry(self.registry, group)
+        self._page = GroupRegistry(self.registry, group)
         self._refreshers: list[Callable[[], None]] = []
         self.recent = Recent()
         make = Makers(self.registry)
@@ -95,8 +94,9 @@ class Metrics:
         """
         self._refresh()
         if content and "application/openmetrics-text" in accept:
-            return OPENMETRICS, render_openmetrics(self._page)
-        return TEXT, render_text(self._page)
+            page: Any = self._page  # which has what the library reads of a registry
+            return OPENMETRICS, render_openmetrics(page)
+        return TEXT, self._page.text()
 
     def samples(self, *names: str) -> list[Sample]:
         """Return the current samples of these metrics."""
