@@ -183,7 +183,7 @@ class VectorCache:
         """Return the similarities of entries, computed so many at a time as the processor's cache holds."""
         if len(slots) == 1:  # as nearly always
             row = self._matrix[slots[0]].astype(np.float64)
-            return np.add.reduce(np.multiply(row, unit, out=row), keepdims=True)
+            return np.array([np.add.reduce(np.multiply(row, unit, out=row))])
         exact = np.empty(len(slots))
         for start in range(0, len(slots), _AT_ONCE):
             end = min(start + _AT_ONCE, len(slots))
@@ -208,7 +208,8 @@ class VectorCache:
         order = digests.argsort(kind="stable")  # np.unique does the same in twice the time
         is_first = np.ones(len(order), bool)
         np.not_equal(digests[order[1:]], digests[order[:-1]], out=is_first[1:])
-        return by_age[np.sort(order[is_first])]
+        different: NDArray[np.intp] = by_age[np.sort(order[is_first])]
+        return different
 
     def _unit(self, vector: ArrayLike) -> Vector:
         if (row := self._rows.get(id(vector))) is not None:

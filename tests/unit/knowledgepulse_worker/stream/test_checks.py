@@ -1,5 +1,6 @@
 """The checks end a worker when the partition count changes or the stream stalls."""
 
+import time
 from contextlib import nullcontext
 
 import pytest
@@ -70,6 +71,24 @@ async def test_a_silent_broker_ends_an_idle_worker_only_if_brokers_answer_on_a_n
         monkeypatch.setattr(world.reader, "bounds", down)
     with nullcontext() if is_down else pytest.raises(StalledError, match=error):
         await check_often(world, 60)
+
+
+async def test_a_broker_that_answers_on_the_old_connection_again_ends_no_worker(start, monkeypatch):
+    """Its answer there may come while a new connection is tried."""
+    world = await start(stall=5)
+    await world.member.rebalance([0])
+    await world.until(lambda: not world.app.readiness.reasons)
+    last, tried = 1, []
+
+    async def answer(_topic, partition):
+        nonlocal last
+        tried.append(partition)
+        last = time.time() * 1000
+
+    monkeypatch.setattr(world.member, "last_poll_timestamp", lambda _: last)
+    monkeypatch.setattr(world.reader, "bounds", answer)
+    await check_often(world, 8)
+    assert tried == [0]
 
 
 # --- the watchdog
