@@ -300,12 +300,14 @@ async def test_what_labels_say_of_the_policy_is_shown(stage, visit, tmp_path):
     await expect(rows).to_have_text(["No evaluation yet."])
     code = {"traces": 84, "fair": [0.62, 0.55, 0.7]}
     fitted = {"labels": 140, "of": 140, "on": "2026-11-26", "auc": [0.68, 0.57, 0.77]}
-    found = {"domains": {"code": code}, "fitted": {"customer_service": fitted}}
+    promise = {"outcome": "withdrawn", "least": 0.8, "share": None, "labels": 60, "until": None, "agents": {}}
+    found = {"domains": {"code": code}, "fitted": {"customer_service": fitted}, "promises": {"code": promise}}
     file.write_text(json.dumps({"policy": stage.policy.digest} | found))
     await expect(rows).to_have_text(
         [
             "code: AUC 0.62 (0.55 to 0.70) on 84 labels",
             "customer_service: no labels since its fit on 2026-11-26",
+            "code: withdrawn: labels since then do not say that at least 80% of what passes are worth keeping",
         ]
     )
     await expect(page.locator("#evaluation-at")).to_contain_text("evaluated")

@@ -31,7 +31,7 @@ PYTHONPATH=$here:$root/tests/producers/python LITELLM_LOCAL_MODEL_COST_MAP=True 
 for evaluation in logs jobs; do
     echo "== $evaluation"
     kp-worker convert "$evaluation" > "$evaluation.jsonl"
-    kp-worker policy fit "$evaluation.jsonl" --embedder none --labels-from-outcomes --output "$evaluation.toml"
+    kp-worker policy fit "$evaluation.jsonl" --embedder none --labels-from-outcomes --output "$evaluation.toml" || test $? = 3
 done
 python - << 'END'
 import json

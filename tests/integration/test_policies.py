@@ -10,12 +10,12 @@ import pytest
 from aiokafka.admin import NewTopic
 
 from knowledgepulse_curator.labelling.traces_to_label import traces_to_label
+from knowledgepulse_curator.labels.labelled_inputs import LabelledInputs
 from knowledgepulse_worker.errors import EXPECTED
 from knowledgepulse_worker.kafka.worker_topics import policies_topic_name
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import render
 from knowledgepulse_worker.tools.audit import audit
-from knowledgepulse_worker.tools.policies.command_inputs import Inputs
 from support.commands import invoked
 from support.streams import Message, admin_of, headers_of, score_of
 
@@ -113,7 +113,7 @@ async def test_tune_rescore_evaluate_and_show_on_topics(stream, kp_worker, confi
     )
     assert evaluation["sources"] == {"me": TRACES - 1}
     assert evaluation["unlabelled"] == 1
-    fitted = json.loads(output(await kp_worker(stream, "policy", "fit", "--json", "--labels-topic", labels)))
+    fitted = json.loads((await kp_worker(stream, "policy", "fit", "--json", "--labels-topic", labels)).stdout)
     assert fitted["domains"]["customer_service"]["traces"] == TRACES - 1
 
     # Accept them as the reference, from which they do not differ, and hand them out with their steps.
@@ -123,7 +123,7 @@ async def test_tune_rescore_evaluate_and_show_on_topics(stream, kp_worker, confi
     assert {(drift["traces"], drift["reference"], drift["distance"]) for drift in found} == {
         (TRACES, TRACES, 0)
     }
-    given = Inputs(config=Path(config(stream.settings)))
+    given = LabelledInputs(config=Path(config(stream.settings)))
     sample = await asyncio.to_thread(traces_to_label, given, {}, Policy(), TRACES)
     assert sample
     assert [json.loads(record.value)["id"] for record in sample] == [trace.record.id for trace in sample]

@@ -6,6 +6,9 @@ import tomllib
 
 import pytest
 
+from knowledgepulse_curator.labelling.traces_to_label import traces_to_label
+from knowledgepulse_curator.labels.labelled_inputs import LabelledInputs
+from knowledgepulse_curator.labels.labels import labels_of_files
 from knowledgepulse_worker.observe.evaluation import evaluation
 from support.traces import LABELS, TRACES
 
@@ -197,7 +200,7 @@ def test_evaluate_leaves_out_the_labels_that_the_policy_was_fitted_to(kp_worker,
     file = tmp_path / "evaluation.json"
     options = ("--labels", mixed, "--policy", fitted, "--json")
     file.write_text(output(kp_worker("policy", "evaluate", scored, *options)))
-    code, service = sorted(evaluation(file).domains, key=lambda domain: domain.name)
+    code, service = sorted(evaluation(file, {}).domains, key=lambda domain: domain.name)
     assert (code.name, code.labels, code.since) == ("code", 14, None)
     assert (service.labels, service.auc) == (0, None)
     assert service.since in text
@@ -260,3 +263,33 @@ def test_rewards_judge_by_the_least_that_is_asked_of_each(kp_worker, graded):
 
 def test_labels_have_to_come_from_somewhere(kp_worker, scored):
     assert "--labels-from-outcomes" in kp_worker("policy", "fit", scored).stderr
+
+
+def test_what_is_due_for_a_promise_is_labelled_as_passing(kp_worker, scored, tmp_path, monkeypatch):
+    """From a certificate to the labels that would withdraw it, by the commands' own files."""
+    monkeypatch.setenv("KP_EMBEDDING__BACKEND", "none")
+    first, watch, policy = (tmp_path / name for name in ("first.jsonl", "evaluation.json", "all.toml"))
+    policy.write_text("[policy]\nthreshold = 0.0\n")
+    lines = [json.loads(line) for line in scored.read_text().splitlines()]
+    given = [{"id": line["id"], "keep": True, "sampling": "random", "source": "ann"} for line in lines[:120]]
+    first.write_text("".join(json.dumps(label) + "\n" for label in given))
+    common = ("policy", "evaluate", scored, "--policy", policy, "--json")
+    watch.write_text(output(kp_worker(*common, "--labels", first, "--promise", "0.8")))
+    (promise,) = json.loads(watch.read_text())["promises"].values()
+    assert (promise["outcome"], promise["share"]) == ("promised", 1.0)
+
+    given = LabelledInputs(files=(scored,), policy_file=policy)
+    labels = {label.id: label for label in labels_of_files([first])}
+    waiting = traces_to_label(given, labels, given.policy, 10, watch)
+    assert {trace.sampling for trace in waiting} == {"passing"}
+    assert not {trace.record.id for trace in waiting} & labels.keys()
+
+    late = tmp_path / "late.jsonl"
+    bad = [
+        {"id": line["id"], "keep": False, "sampling": "passing", "source": "ann", "group": n}
+        for n, line in enumerate(lines[120:])
+    ]
+    late.write_text("".join(json.dumps(label) + "\n" for label in bad))
+    again = json.loads(output(kp_worker(*common, "--labels", first, "--labels", late, "--watch", watch)))
+    assert [promise["outcome"] for promise in again["promises"].values()] == ["withdrawn"]
+    assert kp_worker(*common, "--labels", first, "--watch", watch, "--promise", "0.8").exit_code == 2

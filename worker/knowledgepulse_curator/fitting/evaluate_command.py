@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
 
 import click
 
@@ -46,8 +48,15 @@ ODDS = NumberInRange(0, min_open=True)
     "--feedback-odds",
     "odds",
     type=ODDS,
-    help="With --promise, take labels that do not say how their traces were chosen, if runs worth keeping "
-    "get one up to this many times as often as others, such as 2, or 0.5 for complaints.",
+    help="With --promise or --watch, take labels that do not say how their traces were chosen, if runs worth "
+    "keeping get one up to this many times as often as others, such as 2, or 0.5 for complaints.",
+)
+@click.option(
+    "--watch",
+    "watch_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep the promises of this earlier output of `evaluate --promise --json`, if it is there, and look "
+    "whether labels since then withdraw them.",
 )
 @reward_option
 @plot_option
@@ -57,6 +66,7 @@ def evaluate(
     policy_files: tuple[Path, ...],
     least: float | None,
     odds: float | None,
+    watch_file: Path | None,
     min_rewards: MinRewards,
     plot: Path | None,
     as_json: bool,
@@ -72,23 +82,32 @@ def evaluate(
     agree. If a trace has several labels, the latest counts; people's labels take precedence over a model's.
 
     With --promise, it first says how much may pass, by labels of traces that were chosen at random. Decide
-    how many labels to give before you look: who looks again and again is promised too much.
+    how many labels to give before you look: who looks again and again is promised too much. With --watch,
+    look as often as you like: it makes no promise, and tells whether those that were made still hold.
     """
     from knowledgepulse_curator.fitting import evaluate, evaluate_report  # noqa: PLC0415 - keeps `--help` fast
-    from knowledgepulse_curator.promises.promise import Asked, embedder_of, promises  # noqa: PLC0415 - as above
+    from knowledgepulse_curator.promises.alarm import Watch, alarm_lines, watch_of, watched  # noqa: PLC0415 - as above
+    from knowledgepulse_curator.promises.promise import Asked, promises  # noqa: PLC0415 - as above
     from knowledgepulse_curator.promises.promise_report import promise_lines  # noqa: PLC0415 - as above
+    from knowledgepulse_curator.promises.sample import Stream  # noqa: PLC0415 - as above
+    from knowledgepulse_worker.tools.score.offline import embedder_name  # noqa: PLC0415 - as above
 
-    if odds is not None and least is None:
-        raise click.UsageError("--feedback-odds needs --promise")
+    if odds is not None and least is None and watch_file is None:
+        raise click.UsageError("--feedback-odds needs --promise or --watch")
+    if least is not None and watch_file is not None:
+        raise click.UsageError("give either --promise, to make promises, or --watch, to keep those of a file")
     policies = [load_policy(file) for file in policy_files] or [given.policy]
     every, min_reward = given.all_labels(), min_rewards.of_labels
     records = given.records()
     every += given.outcome_labels(records, min_rewards)
-    promised = {}
+    embedder = embedder_name(given.settings.embedding)
+    asked = Asked(0, odds, embedder, min_reward, whole=not given.is_selection, key=token_hex(8))
+    promised, watch = {}, Watch()
+    if watch_file is not None:
+        watch = watched(watch_of(watch_file), Stream(records, policies[0]), every, asked)
+        promised = watch.promises
     if least is not None:
-        embedder = embedder_of(records, given.settings)
-        asked = Asked(least, odds, embedder, min_reward, whole=not given.is_selection)
-        promised = promises(records, every, policies[0], asked)
+        promised = promises(records, every, policies[0], replace(asked, least=least))
     agreed, used = list(agreements(every, min_reward)), labels_to_use(every)
     evaluation = evaluate.evaluate(records, used, policies[0], min_reward=min_reward)
     compared = evaluate.compare(records, used, policies, min_reward=min_reward) if policies[1:] else []
@@ -99,6 +118,7 @@ def evaluate(
         save(plot_evaluation(evaluation, records), plot)
     words = (
         *promise_lines(promised.values()),
+        *alarm_lines(watch),
         *evaluate_report.verdicts(evaluation),
         *evaluate_report.changes(compared),
         "",
@@ -106,5 +126,10 @@ def evaluate(
         *agreement_lines(agreed),
         *evaluate_report.comparison_tables(compared),
     )
-    report = vars(evaluation) | {"agreements": agreed, "compared": compared, "promises": promised}
+    report = vars(evaluation) | {
+        "agreements": agreed,
+        "compared": compared,
+        "promises": promised,
+        "alarms": watch.alarms,
+    }
     print_report(report, words, as_json=as_json)

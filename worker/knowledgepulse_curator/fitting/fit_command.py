@@ -81,7 +81,8 @@ def fit(
     with status 3.
     """
     from knowledgepulse_curator.fitting import fit, fit_report  # noqa: PLC0415 - keeps `--help` fast
-    from knowledgepulse_curator.promises.promise import Asked, embedder_of  # noqa: PLC0415 - as above
+    from knowledgepulse_curator.promises.promise import Asked  # noqa: PLC0415 - as above
+    from knowledgepulse_worker.tools.score.offline import embedder_name  # noqa: PLC0415 - as above
 
     given.require_other(output, *given.label_files)
     active, every, min_reward = given.policy, given.all_labels(), min_rewards.of_labels
@@ -91,7 +92,7 @@ def fit(
     today = datetime.now(UTC).date().isoformat()
     promised = None
     if least is not None:
-        embedder = embedder_of(records, given.settings)
+        embedder = embedder_name(given.settings.embedding)
         promised = Asked(least, None, embedder, min_reward, whole=not given.is_selection)
     fitted = fit.fit(
         records, used, active, today=today, min_reward=min_reward, promised=promised, every=every, **options

@@ -17,7 +17,7 @@ from knowledgepulse_curator.fitting.labelled_traces import LabelledTraces, match
 from knowledgepulse_curator.fitting.learning import Wanted, learn
 from knowledgepulse_curator.labels.labels import Label
 from knowledgepulse_curator.promises.promise import Asked, Promise, promise, promises
-from knowledgepulse_curator.promises.ranks import passing_now, widths
+from knowledgepulse_curator.promises.ranks import ranked
 from knowledgepulse_curator.promises.sample import Stream, of_one_kind, sample_of
 from knowledgepulse_worker.policy import LearnedValue, Policy
 from knowledgepulse_worker.scoring import ScoredRecord
@@ -63,7 +63,7 @@ def _promise(
     asked: Asked,
 ) -> Promise:
     """Return what the labels of a domain that were chosen at random promise of a fitted value."""
-    width, now = _ranked_out_of_fold(name, labelled, stream, policy, wanted)
+    width, now = ranked_out_of_fold(name, labelled, stream, policy, wanted)
     rows = [at for at, trace in enumerate(labelled.traces) if counting.get(trace.label.id) == trace.label]
     every = asked.whole and len(rows) == len(stream.records)
     pairs = [(labelled.records[at], labelled.traces[at].label) for at in rows]
@@ -75,7 +75,7 @@ def _promise(
     return promise(name, sample, stream, asked, every=every, out_of_fold=True)
 
 
-def _ranked_out_of_fold(
+def ranked_out_of_fold(
     name: str, labelled: LabelledTraces, stream: Stream, policy: Policy, wanted: Wanted
 ) -> tuple[Array, Array]:
     """Return the width of each labelled trace, and whether it passes, by values fitted to other tasks.
@@ -92,8 +92,7 @@ def _ranked_out_of_fold(
         checked = others and (others.only(others.checked) or others)
         if others and checked and checked.has(1, 1):
             changed = _with_value(policy, name, learn(others, checked, wanted).value, wanted)
-            width[inside] = widths(stream.records, changed)[at[inside]]
-            now[inside] = passing_now(stream.records, changed)[at[inside]]
+            width[inside], now[inside] = (told[at[inside]] for told in ranked(stream.records, changed))
     return width, now
 
 

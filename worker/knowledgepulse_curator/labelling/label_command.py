@@ -39,6 +39,12 @@ def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) ->
 @click.option("--output", type=NewFile(), required=True, help="File of labels to add to.")
 @click.option("--by", callback=_labeller, help="Who labels: the `source` of the labels.")
 @click.option("--count", type=click.IntRange(1, 10_000), default=100, help="Maximum number of traces.")
+@click.option(
+    "--watch",
+    type=EXISTING,
+    help="Show the traces that are due for the promises of this output of `evaluate --promise --json`: a few "
+    "of each day since then, of those that pass.",
+)
 @click.option("--port", type=click.IntRange(1, 65_535), default=6068, help="Port on 127.0.0.1.")
 @click.option("--judge", "url", help="Send the traces to the model at this OpenAI-compatible URL instead.")
 @click.option("--model", help="The model's name.")
@@ -60,6 +66,7 @@ def label(
     output: Path,
     by: str | None,
     count: int,
+    watch: Path | None,
     port: int,
     url: str | None,
     model: str | None,
@@ -93,7 +100,7 @@ def label(
     with open_labels(output) as file:
         if file.removed:
             errors.print(f"removed a half-written line of {output}: {file.removed}", markup=False)
-        queue = traces_to_label(given, labels, policy, count)
+        queue = traces_to_label(given, labels, policy, count, watch)
         if by is not None:
             texts = {"rubric": _text_of(rubric) if rubric else "", "next": _evaluation(given, output)}
             asyncio.run(_serve(serving_labels(LabelSession(queue, file, by), policy, texts, port)))

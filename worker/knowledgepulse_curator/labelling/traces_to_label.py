@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import chain, islice, zip_longest
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -14,6 +15,8 @@ import msgspec
 from knowledgepulse_curator.labelling.label_session import ToLabel
 from knowledgepulse_curator.labels.labelled_inputs import LabelledInputs
 from knowledgepulse_curator.labels.labels import Labels, drawn_place, label_of
+from knowledgepulse_curator.promises.alarm import due, watch_of
+from knowledgepulse_curator.promises.sample import Stream
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode_content import texts_of
@@ -35,16 +38,26 @@ TraceName = tuple[str, str]
 """Source and id: offsets start over when a raw topic is recreated."""
 
 
-def traces_to_label(given: LabelledInputs, labels: Labels, policy: Policy, count: int) -> list[ToLabel]:
+def traces_to_label(
+    given: LabelledInputs, labels: Labels, policy: Policy, count: int, watch: Path | None = None
+) -> list[ToLabel]:
     """Return a sample of the traces without a label; only these are held in memory.
 
     The sample depends only on the arguments, so two labellers get the same sample, and so does a labeller who
     continues.
 
-    ``labels``: the labels of traces that nobody needs to label again.
+    ``labels``: the labels of traces that nobody needs to label again. ``watch``: a file of promises, to take
+    the traces that are due for them.
     """
     records = [*_scored_again(given.records(), policy)]
-    sample = sample_to_label(records, labels, policy, count)
+    sampling: Literal["random", "passing"] | None = None if given.is_selection else "random"
+    if watch is None:
+        sample = sample_to_label(records, labels, policy, count)
+    else:
+        promises, stream = watch_of(watch).promises.values(), Stream(records, policy)
+        waiting = [record for promise in promises if promise.key for record in due(promise, stream)]
+        sample = [record for record in waiting if label_of(record, labels) is None][:count]
+        sampling = "passing"
     runs = defaultdict[str | None, dict[str, None]](dict)  # the ids of each task, once each
     for record in records:
         runs[record.task][record.id] = None
@@ -54,7 +67,6 @@ def traces_to_label(given: LabelledInputs, labels: Labels, policy: Policy, count
         by_name = {(location, name): values[location] for location, name in wanted if location in values}
     else:
         by_name = asyncio.run(_values_of_topics(given, wanted))
-    sampling: Literal["random"] | None = None if given.is_selection else "random"
     traces = [
         ToLabel(
             record,

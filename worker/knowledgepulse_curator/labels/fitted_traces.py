@@ -25,7 +25,7 @@ def recorded(records: Sequence[ScoredRecord]) -> str | None:
     """Return the traces as a policy records them: hashes of their ids, in base64."""
     if len(records) > MAX_TRACES:
         return None
-    return b64encode(b"".join(sorted({*map(_hash, records)}))).decode()
+    return b64encode(b"".join(sorted({*map(hash_of, records)}))).decode()
 
 
 def fitted_to(policy: Policy, records: Iterable[ScoredRecord]) -> Array:
@@ -36,19 +36,25 @@ def fitted_to(policy: Policy, records: Iterable[ScoredRecord]) -> Array:
     """
     known = {name: _known(profile.learned) for name, profile in policy.profiles.items()}
     return np.array(
-        [_hash(record) in known[policy.profile(record.task_domain).domain] for record in records], bool
+        [hash_of(record) in known[policy.profile(record.task_domain).domain] for record in records], bool
     )
 
 
 def _known(learned: LearnedValue | None) -> set[bytes]:
     if learned is None or learned.fitted is None or learned.fitted.ids is None:
         return set()
+    return hashes_in(learned.fitted.ids)
+
+
+def hashes_in(ids: str) -> set[bytes]:
+    """Return the hashes of recorded traces; raise an InputError if they are none."""
     try:
-        text = b64decode(learned.fitted.ids, validate=True)
+        text = b64decode(ids, validate=True)
     except (binascii.Error, ValueError):
         raise InputError("`fitted.ids` of a learned value should be base64, as `fit` writes it") from None
     return {text[at : at + _HASH_BYTES] for at in range(0, len(text), _HASH_BYTES)}
 
 
-def _hash(record: ScoredRecord) -> bytes:
+def hash_of(record: ScoredRecord) -> bytes:
+    """Return the hash of a trace's id."""
     return blake2b(record.id.encode("utf-8", "replace"), digest_size=_HASH_BYTES).digest()

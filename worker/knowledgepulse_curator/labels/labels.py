@@ -128,9 +128,12 @@ def label_of(record: ScoredRecord, labels: Labels) -> Label | None:
     return labels.get(record.id) or labels.get(record.native_id or "")
 
 
-def drawn_place(trace_id: str) -> bytes:
-    """Return a trace's place in random samples, which depends on its id alone."""
-    return blake2b(trace_id.encode("utf-8", "replace"), digest_size=8).digest()
+def drawn_place(trace_id: str, key: str = "") -> bytes:
+    """Return a trace's place in random samples, which depends on its id alone, and on a key if there is one.
+
+    Who knows the key can choose an id by its place; producers do not.
+    """
+    return blake2b(trace_id.encode("utf-8", "replace"), digest_size=8, key=key.encode()[:64]).digest()
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ its task, both of shape (n,); ``least`` is P, and ``error`` is 1 minus the confi
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -92,6 +93,7 @@ def widest(
     return (None if found < 0 else found), of_each
 
 
+@cache
 def fewest(least: float, bad: int = 1, error: float = ERROR / 4) -> int:
     """Return the fewest labels of passing traces that promise ``least`` if so many of them are bad."""
     return next(number for number in range(bad + 1, _MOST_LABELS) if _holds(number, bad, least, error))

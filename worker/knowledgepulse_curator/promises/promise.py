@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from msgspec.structs import replace
 
-from knowledgepulse_curator.labels.fitted_traces import fitted_to
+from knowledgepulse_curator.labels.fitted_traces import fitted_to, recorded
 from knowledgepulse_curator.labels.labels import MIN_KEPT_REWARD, Label, label_of
 from knowledgepulse_curator.promises.certificate import (
     CONFIDENCE,
@@ -30,13 +30,14 @@ from knowledgepulse_worker import __version__
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.score.offline import embedder_name
 
 MAX_UNKNOWN = 0.1
 """The greatest part of what passes that may be by agents of which no label speaks."""
 
 BEST_TENTH = SHARES.index(0.1)
+
+
+Outcome = Literal["promised", "none", "not known", "withdrawn"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Asked:
         embedder: that of the settings.
         min_reward: the lowest reward of a trace worth keeping.
         whole: whether the traces are all of a stream, and not a selection of it.
-        partitions: the number of partitions of the stream; None if only the traces tell it.
+        key: by which the traces to label are chosen while there is a promise; empty to watch none.
     """
 
     least: float
@@ -57,7 +58,7 @@ class Asked:
     embedder: str | None = None
     min_reward: float = MIN_KEPT_REWARD
     whole: bool = True
-    partitions: int | None = None
+    key: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,15 +82,19 @@ class Promise:
         needed: how many labels of passing traces would settle it at the rate that was measured, or confirm
             it, if traces are ranked out of fold; None if none would.
         skipped: the number of labels that were skipped, and count as not worth keeping.
+        partitions: the highest number of a partition that was seen, plus 1.
         every: whether each trace has a label, so that nobody chose.
         out_of_fold: whether traces are ranked by values that were fitted to the labels of others. No theorem
             stands behind such a promise.
+        key: by which the traces to label are chosen while the promise is watched; empty if it is not.
+        ids: the labelled traces, as :func:`~knowledgepulse_curator.labels.fitted_traces.recorded` has them.
+        last_ms: the time of the last raw record of the domain; None if they have none.
     """
 
     domain: str
     least: float
     confidence: float
-    outcome: Literal["promised", "none", "not known"]
+    outcome: Outcome
     share: float | None
     floors: dict[str, float]
     unknown: list[str]
@@ -113,6 +118,9 @@ class Promise:
     release: str
     every: bool = False
     out_of_fold: bool = False
+    key: str = ""
+    ids: str | None = None
+    last_ms: int | None = None
 
 
 def promises(
@@ -149,18 +157,20 @@ def promise(
     at, error = widest(kept, sample.tasks, sample.passes, least)
     told = [evidence(kept[passes], sample.tasks[passes]) for passes in sample.passes]
     share = None if at is None else sample.shares[at]
-    without = _without_label(sample, stream.passing(name, sample.shares[-1] if at is None else share))
+    passing = stream.passing(name, sample.shares[-1] if at is None else share)
+    without = parts_without_label(sample.agents, passing)
     embedders = sorted({record.embedder or asked.embedder or "" for record in heard})
     unknown = [*_unknown(labels, embedders, without, asked)]
     settling = [at] if at is not None else [n for n, one in enumerate(told) if one.labels >= fewest(least)]
     rates = [told[n].kept / told[n].labels for n in settling or [-1] if told[n].labels]
     times = sorted(record.timestamp_ms for record in heard if record.timestamp_ms is not None)
     own = [stream.records[place] for place in stream.domains[name].tolist()]
+    outcome: Outcome = "not known" if unknown else "none" if at is None else "promised"
     return Promise(
         domain=name,
         least=asked.least,
         confidence=CONFIDENCE,
-        outcome="not known" if unknown else "none" if at is None else "promised",
+        outcome=outcome,
         share=share,
         floors=_floors(told, sample.shares, asked, error),
         unknown=unknown,
@@ -180,19 +190,20 @@ def promise(
         needed=labels_needed(max(rates, default=0.0), least, error),
         policy=stream.policy.digest,
         embedder=embedders[0] if len(embedders) == 1 else None,
-        partitions=asked.partitions or 1 + max(record.log[1] for record in own),
+        partitions=1 + max(record.log[1] for record in own),
         release=__version__,
         every=every,
         out_of_fold=out_of_fold,
+        key=asked.key if outcome == "promised" else "",
+        ids=recorded(heard),
+        last_ms=max((time for record in own if (time := record.timestamp_ms) is not None), default=None),
     )
 
 
-def _without_label(sample: Sample, passing: Sequence[ScoredRecord]) -> dict[str, float]:
+def parts_without_label(known: Collection[str], passing: Sequence[ScoredRecord]) -> dict[str, float]:
     """Return the parts of what passes by agents of which there is no label, the largest first."""
     agents = Counter(record.agent_id or "" for record in passing)
-    return {
-        agent: count / len(passing) for agent, count in agents.most_common() if agent not in sample.agents
-    }
+    return {agent: count / len(passing) for agent, count in agents.most_common() if agent not in known}
 
 
 def _floors(
@@ -218,14 +229,15 @@ def _unknown(
     if len(embedders) > 1 or (asked.embedder and embedders != [asked.embedder] and labels):
         named = " and ".join(map(printable, embedders))
         yield f"the labelled traces were scored with {named}, and the settings have {asked.embedder}"
-    if labels and (part := sum(without.values())) > MAX_UNKNOWN:
+    if labels:
+        yield from strangers(without)
+
+
+def strangers(without: Mapping[str, float]) -> Iterator[str]:
+    """Yield a sentence if too much passes by agents of which there is no label."""
+    if (part := sum(without.values())) > MAX_UNKNOWN:
         named = ", ".join(printable(agent) or "an agent without a name" for agent in [*without][:3])
         yield f"{part:.0%} of what would pass is by agents that no label knows: {named}"
-
-
-def embedder_of(records: Sequence[ScoredRecord], settings: Settings) -> str | None:
-    """Return the settings' embedder; None where no record tells its own, as those of topics do not."""
-    return embedder_name(settings.embedding) if any(record.embedder for record in records) else None
 
 
 def _day(time_ms: int) -> str:

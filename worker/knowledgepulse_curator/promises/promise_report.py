@@ -29,6 +29,8 @@ def sentence(promise: Promise) -> str:
     floors = ", ".join(f"of {name} at least {part:.0%}" for name, part in promise.floors.items())
     if promise.outcome == "not known":
         return f"Not known: {'; '.join(promise.unknown)}."
+    if promise.outcome == "withdrawn":
+        return f"Withdrawn: labels since then do not say that {least}."
     if promise.outcome == "none":
         told = f"; {floors} are worth keeping ({said}; " if floors else f" ({said}; "
         return f"No share can be promised{told}{_labels(promise)})."

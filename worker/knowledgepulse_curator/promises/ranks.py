@@ -17,20 +17,19 @@ NEVER = len(SHARES)
 """The width of a trace that a guard withholds, or that does not pass."""
 
 
-def widths(records: Sequence[ScoredRecord], policy: Policy) -> Array:
-    """Return the index of the narrowest of :data:`SHARES` by which each trace passes, shape (records,).
+def ranked(records: Sequence[ScoredRecord], policy: Policy) -> tuple[Array, Array]:
+    """Return the width of each trace, and whether it passes under the policy, both of shape (records,).
 
-    A rank that was recorded under the policy counts; others are computed in the order of the stream.
+    The width is the index of the narrowest of :data:`SHARES` by which it passes. A rank that was recorded
+    under the policy counts; others are computed in the order of the stream, as if all might pass.
     """
     recorded = scores_under(records, policy)
-    every = with_changes(policy, {name: {"share": 1.0} for name in policy.profiles})
-    rescored = scores_under(records, every)
-    return np.array([_width(*scores) for scores in zip(recorded, rescored, strict=True)], int)
-
-
-def passing_now(records: Sequence[ScoredRecord], policy: Policy) -> Array:
-    """Return whether each trace passes under the policy, shape (records,)."""
-    return np.array([ROUTES[score.decision].kept for score in scores_under(records, policy)], bool)
+    rescored = recorded
+    if any(score.rank is None for score in recorded):
+        every = with_changes(policy, {name: {"share": 1.0} for name in policy.profiles})
+        rescored = scores_under(records, every)
+    widths = [_width(*scores) for scores in zip(recorded, rescored, strict=True)]
+    return np.array(widths, int), np.array([ROUTES[score.decision].kept for score in recorded], bool)
 
 
 def _width(recorded: Score, rescored: Score) -> int:

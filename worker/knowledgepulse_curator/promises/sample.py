@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 
 from knowledgepulse_curator.labels.groups import groups_of
-from knowledgepulse_curator.labels.labels import OUTCOME, Label
+from knowledgepulse_curator.labels.labels import JUDGE_PREFIX, OUTCOME, Label
 from knowledgepulse_curator.promises.certificate import SHARES
-from knowledgepulse_curator.promises.ranks import passing_now, widths
+from knowledgepulse_curator.promises.ranks import ranked
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.tools.policies.estimates import Array
@@ -56,12 +56,12 @@ class Stream:
 
     Attributes:
         domains: the indices of the traces of each domain.
-        width, now: see :func:`widths` and :func:`passing_now`.
+        width, now: see :func:`~knowledgepulse_curator.promises.ranks.ranked`.
     """
 
     def __init__(self, records: Sequence[ScoredRecord], policy: Policy) -> None:
         self.records, self.policy = records, policy
-        self.width, self.now = widths(records, policy), passing_now(records, policy)
+        self.width, self.now = ranked(records, policy)
         names = np.array([policy.profile(record.task_domain).domain for record in records])
         self.domains = {str(name): np.flatnonzero(names == name) for name in np.unique(names)}
 
@@ -76,8 +76,13 @@ def of_one_kind(labels: Sequence[Label]) -> list[Label]:
     """Return the labels of people if there are any, else those of outcomes, else those of judges."""
     kinds: defaultdict[int, list[Label]] = defaultdict(list)
     for label in labels:
-        kinds[2 if label.is_judges else int(label.source == OUTCOME)].append(label)
+        kinds[kind_of(label.source)].append(label)
     return kinds[min(kinds)] if kinds else []
+
+
+def kind_of(source: str | None) -> int:
+    """Return 0 for a label of a person, 1 for a trace's own outcome, 2 for a judge's."""
+    return 2 if (source or "").startswith(JUDGE_PREFIX) else int(source == OUTCOME)
 
 
 def is_chosen(label: Label) -> bool:

@@ -36,6 +36,11 @@ class PolicyMetrics:
             "worker's partitions",
             ["domain", "quantile"],
         )
+        self._promise = make.gauge(
+            "kp_promise",
+            "Whether what labels promised of the contributed traces still holds (1), or is withdrawn (0)",
+            ["domain"],
+        )
         self._policy = make.gauge("kp_policy_info", "Digest of the current policy", ["policy"])
         self._shadow_policy = make.gauge(
             "kp_shadow_policy_info", "Digest of the current shadow policy", ["policy"]
@@ -62,6 +67,12 @@ class PolicyMetrics:
             self._threshold.labels(domain).set(profile.threshold)
             if profile.share is not None:
                 self._share.labels(domain).set(profile.share)
+
+    def promised(self, holds: Mapping[str, bool]) -> None:
+        """Set whether the promises of the current policy hold, by domain."""
+        self._promise.clear()
+        for domain in holds.keys() & set(self._domains):
+            self._promise.labels(domain).set(holds[domain])
 
     def set_shadow(self, policy: Policy | None) -> None:
         """Set the current shadow policy; None if there is none."""

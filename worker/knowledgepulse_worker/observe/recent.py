@@ -280,6 +280,14 @@ class Recent:
             if task_domain != score.domain:
                 self.unprofiled.append(excerpt(task_domain))
 
+    def passed(self) -> dict[str, list[str | None]]:
+        """Return the agents of the latest traces that were contributed, by domain."""
+        agents: defaultdict[str, list[str | None]] = defaultdict(list)
+        for (domain, *_), origin in zip(self.scores, self.origins, strict=True):
+            if ROUTES[origin.decision].kept:
+                agents[domain].append(origin.agent_id)
+        return agents
+
     def detailed(self, record: ScoredRecord, policy: Policy | None, objective: str | None) -> None:
         """Record the details of a published trace, and the policy of its score, if it is known."""
         trace = RecentTrace(

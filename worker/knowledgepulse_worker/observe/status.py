@@ -21,7 +21,7 @@ from prometheus_client.samples import Sample
 
 from knowledgepulse_kafka import CLIENT
 from knowledgepulse_worker import __version__
-from knowledgepulse_worker.observe.evaluation import evaluation
+from knowledgepulse_worker.observe.evaluation import LabelEvaluation, evaluation
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import (
     LAST_SCORES,
@@ -139,7 +139,7 @@ class Status:
             shadow=self._shadow(content=content),
             fleet=self._fleet(content=content),
             registry=recent.answers if settings.registry.url else None,
-            evaluation=evaluation(settings.web.evaluation) if settings.web.evaluation else None,
+            evaluation=self.evaluation(content=content),
             latency=self._latency(now.value("kp_budget_seconds")),
             transactions=self._transactions(),
             in_flight=_in_flight(now),
@@ -150,6 +150,13 @@ class Status:
             },
             dead_letters=[_dead_letter(letter, content=content) for letter in reversed(recent.dead_letters)],
         )
+
+    def evaluation(self, *, content: bool) -> LabelEvaluation | None:
+        """Return what labels say of the policy; None without the setting. See also :meth:`data`."""
+        if self._settings.web.evaluation is None:
+            return None
+        named = None if content else self._settings.fleet.agent_ids
+        return evaluation(self._settings.web.evaluation, self._metrics.recent.passed(), named)
 
     def _worker(self, now: _Values) -> AboutWorker:
         settings, build = self._settings, now.labels("kp_build_info")

@@ -25,6 +25,7 @@ from knowledgepulse_worker.lane.lane import Services
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.reporter import Reporter
 from knowledgepulse_worker.lane.retention import RetentionCheck
+from knowledgepulse_worker.observe.evaluation import evaluation
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import RATE_SECONDS, Recent
 from knowledgepulse_worker.observe.shadow import ShadowComparison
@@ -197,6 +198,10 @@ class WorkerApp:
     def _refresh_gauges(self) -> None:
         """Refresh the gauges before a scrape."""
         self.source.assignment.refresh_gauges()
+        if file := self.settings.web.evaluation:
+            told = evaluation(file, {})
+            is_current = told.policy == self._services.policy.policy.digest
+            self.metrics.policy.promised(told.kept_promises if is_current else {})
         for partition, records in self.progress.lag().items():
             self.metrics.stream.lag(partition, records)
         for partition, (_, records) in self.progress.open_transactions().items():

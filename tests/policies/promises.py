@@ -1,0 +1,112 @@
+"""How often is a promise broken on tasks that were not labelled? And what is promised?
+
+    PYTHONPATH=tests python -m policies.promises CORPUS... [--splits 200] [--labels 50 100 200] [--learned]
+
+Each CORPUS is a folder and a name without ending, of two files: NAME.scored, the output of ``kp-worker score
+--embedder lexical --partitions 4``, and NAME.labels.jsonl. Its tasks are split into halves at random, again
+and again. Labels are drawn from the runs of one half, and the largest share is promised, as ``policy evaluate
+--promise`` does; or, with --learned, a value is fitted to them and ranked out of fold, as ``policy fit
+--promise`` does. The promise is broken if less than P of what passes of the other half is worth keeping.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from knowledgepulse_curator.fitting.fitted_promises import ranked_out_of_fold
+from knowledgepulse_curator.fitting.labelled_traces import LabelledTraces, matched
+from knowledgepulse_curator.fitting.learning import Wanted, learn
+from knowledgepulse_curator.labels.labels import labels_of_files
+from knowledgepulse_curator.promises.certificate import SHARES, widest
+from knowledgepulse_curator.promises.sample import Stream
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.policies.scored_files import read_files
+from knowledgepulse_worker.tools.policies.tune import with_changes
+
+LEASTS = tuple(round(0.05 * number, 2) for number in range(1, 20))
+WANTED = Wanted("2026-11-29", 1.0, 1.0, "outcome_confidence", words=False)
+
+
+class Corpus:
+    """The labelled traces of a stream, with their width under the default policy."""
+
+    def __init__(self, path):
+        records = list(read_files([path.with_suffix(".scored")], Settings()))
+        labels = {label.id: label for label in labels_of_files([path.with_suffix(".labels.jsonl")])}
+        self.name, self.labelled = path.name, matched(records, labels, 0.5)
+        self.policy = Policy(share=1.0)
+        self.width = Stream(self.labelled.records, self.policy).width
+        self.kept, self.tasks = self.labelled.kept, self.labelled.groups
+
+    def halves(self, rng):
+        """Return the runs of a random half of the tasks, and the others, as indices in a random order."""
+        tasks = rng.permutation(self.tasks.max() + 1)
+        inside = np.isin(self.tasks, tasks[: len(tasks) // 2])
+        return rng.permutation(np.flatnonzero(inside)), np.flatnonzero(~inside)
+
+    def by_fit(self, drawn):
+        """Return the widths of drawn traces out of fold, and of all by a value fitted to them; None without."""
+        traces = [self.labelled.traces[at] for at in drawn]
+        labelled = LabelledTraces(traces, self.labelled.records)
+        if not labelled.has(10, 10):
+            return None
+        value = learn(labelled, labelled, WANTED).value
+        stream = Stream(self.labelled.records, with_changes(self.policy, {"default": {"learned": value}}))
+        return ranked_out_of_fold("default", labelled, stream, self.policy, WANTED)[0], stream.width
+
+
+def study(corpus, number, splits, *, learned):
+    """Return by P the draws, those with a promise, those that broke it, and the mean share."""
+    rows = {least: [0, 0, 0, 0.0] for least in LEASTS}
+    for seed in range(splits):
+        rng = np.random.default_rng([seed, number])
+        inside, outside = corpus.halves(rng)
+        drawn = inside[:number]
+        widths = corpus.by_fit(drawn) if learned else (corpus.width[drawn], corpus.width)
+        for least, row in rows.items():
+            row[0] += 1
+            if widths is None:
+                continue
+            passes = np.array([widths[0] <= share for share in range(len(SHARES))])
+            at, _ = widest(corpus.kept[drawn], corpus.tasks[drawn], passes, least)
+            if at is not None:
+                others = corpus.kept[outside][widths[1][outside] <= at]
+                row[1] += 1
+                row[2] += bool(others.mean() < least)
+                row[3] += SHARES[at]
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("corpora", type=Path, nargs="+")
+    parser.add_argument("--splits", type=int, default=200)
+    parser.add_argument("--labels", type=int, nargs="+", default=[50, 100, 200])
+    parser.add_argument("--learned", action="store_true")
+    given = parser.parse_args()
+    write = sys.stdout.write
+    write(
+        "| corpus | kept of all | labels | P | draws | promised | broken | mean share of the promised |\n|---|---|---|---|---|---|---|---|\n"
+    )
+    for path in given.corpora:
+        corpus = Corpus(path)
+        half = len(corpus.kept) / 2
+        for number in (number for number in given.labels if number <= 0.8 * half):
+            for least, (draws, promised, broken, shares) in study(
+                corpus, number, given.splits, learned=given.learned
+            ).items():
+                if promised:
+                    write(
+                        f"| {corpus.name} | {corpus.kept.mean():.2f} | {number} | {least} | {draws} | "
+                        f"{promised / draws:.0%} | {broken / draws:.1%} | {shares / promised:.2f} |\n"
+                    )
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
