@@ -188,7 +188,7 @@ MAKERS = {
 
 
 def write(name, runs, out):
-    """Write a corpus; return the numbers of traces, of those kept, of tasks, and of runs that are no trace."""
+    """Write a corpus; return the numbers of traces, of those kept, of tasks, and of other runs."""
     rows, lost = {}, 0
     for run in runs:
         found = [one for one in convert(run.document) if isinstance(one, Conversion)]
@@ -201,7 +201,7 @@ def write(name, runs, out):
             "agent_id": run.agent,
             "success": True,
             "task_domain": "default",
-        }  # no label in the score
+        }
         for told in ("outcome_source", "rewards"):
             trace["metadata"].pop(told, None)
         rows[trace["id"]] = trace, {"id": trace["id"], "keep": run.kept, "source": name, "group": run.task}

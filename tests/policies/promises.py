@@ -50,7 +50,7 @@ class Corpus:
         return rng.permutation(np.flatnonzero(inside)), np.flatnonzero(~inside)
 
     def by_fit(self, drawn):
-        """Return the widths of drawn traces out of fold, and of all by a value fitted to them; None without."""
+        """Return the widths of drawn traces out of fold, and of all by a value fitted to them."""
         traces = [self.labelled.traces[at] for at in drawn]
         labelled = LabelledTraces(traces, self.labelled.records)
         if not labelled.has(10, 10):
@@ -90,9 +90,8 @@ def main():
     parser.add_argument("--learned", action="store_true")
     given = parser.parse_args()
     write = sys.stdout.write
-    write(
-        "| corpus | kept of all | labels | P | draws | promised | broken | mean share of the promised |\n|---|---|---|---|---|---|---|---|\n"
-    )
+    columns = ("corpus", "kept of all", "labels", "P", "draws", "promised", "broken", "mean share promised")
+    write(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n")
     for path in given.corpora:
         corpus = Corpus(path)
         half = len(corpus.kept) / 2
