@@ -307,7 +307,8 @@ async def test_what_labels_say_of_the_policy_is_shown(stage, visit, tmp_path):
         [
             "code: AUC 0.62 (0.55 to 0.70) on 84 labels",
             "customer_service: no labels since its fit on 2026-11-26",
-            "code: withdrawn: labels since then do not say that at least 80% of what passes are worth keeping",
+            "code: withdrawn: labels since then do not say that at least 80% of what passes are worth "
+            "keeping",
         ]
     )
     await expect(page.locator("#evaluation-at")).to_contain_text("evaluated")

@@ -73,8 +73,8 @@ def test_an_evaluation_that_fails_leaves_the_former_one(service, run, tmp_path):
     assert run(evaluate, 0) == 0
     said = (tmp_path / "evaluation.json").read_text()
     assert (
-        said
-        == "policy evaluate --labels-topic labels --config /etc/kp-worker/worker.toml --watch evaluation.json --json\n"
+        said == "policy evaluate --labels-topic labels --config /etc/kp-worker/worker.toml "
+        "--watch evaluation.json --json\n"
     )
     assert run(evaluate, 1) != 0
     assert (tmp_path / "evaluation.json").read_text() == said

@@ -212,7 +212,10 @@ VERDICT = (
     '{"state":"held_back","severity":"serious","text":"Held back: why","since":3.5,"runbook":"held_back",'
     '"runbook_url":"https://example.com/r#held_back","others":[]}'
 )
-EVALUATION = '{"at":1.0,"policy":"0af1","domains":[{"name":"code","labels":3,"since":null,"auc":[0.1,0.2,0.3]}],"promises":[]}'
+EVALUATION = (
+    '{"at":1.0,"policy":"0af1","domains":[{"name":"code","labels":3,"since":null,"auc":[0.1,0.2,0.3]}],'
+    '"promises":[]}'
+)
 
 
 def test_scripts_that_read_the_data_find_what_they_have_found(metrics, shadow, tmp_path, monkeypatch):
