@@ -303,12 +303,13 @@ async def test_what_labels_say_of_the_policy_is_shown(stage, visit, tmp_path):
     promise = {"outcome": "withdrawn", "least": 0.8, "share": None, "labels": 60, "until": None, "agents": {}}
     found = {"domains": {"code": code}, "fitted": {"customer_service": fitted}, "promises": {"code": promise}}
     file.write_text(json.dumps({"policy": stage.policy.digest} | found))
+    withdrawn = "code: withdrawn: labels since then do not say that at least 80% of what passes "
+    withdrawn += "are worth keeping"
     await expect(rows).to_have_text(
         [
             "code: AUC 0.62 (0.55 to 0.70) on 84 labels",
             "customer_service: no labels since its fit on 2026-11-26",
-            "code: withdrawn: labels since then do not say that at least 80% of what passes are worth "
-            "keeping",
+            withdrawn,
         ]
     )
     await expect(page.locator("#evaluation-at")).to_contain_text("evaluated")
