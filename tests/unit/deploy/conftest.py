@@ -87,6 +87,7 @@ def labels_of() -> dict[str, set[str]]:
         of_a_partition(0, 0)
     metrics.embedding.letters("default", 1, 0)
     metrics.policy.share_thresholds([{"default": 0.5}])
+    metrics.policy.promised({"default": True, "of another policy": False})
     metrics.stream.waiting({Wait("Produce", "contribute/0", error="NOT_ENOUGH_REPLICAS (19)"): 0.0})
     _, page = metrics.render("", content=False)
     return _labels_on(page)
