@@ -287,7 +287,7 @@ def _append(batch: Batch, record: OutputRecord) -> bool:
         timestamp = NO_TIMESTAMP
     try:
         appended = batch.append(
-            timestamp=timestamp, key=record.key, value=record.value, headers=record.headers
+            timestamp=timestamp, key=record.key, value=record.value, headers=[*record.headers]
         )
     except Exception as error:
         problem = DeliveryError(f"{record.topic}: {type(error).__name__}")

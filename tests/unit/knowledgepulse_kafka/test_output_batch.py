@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from knowledgepulse_kafka import checksums, output_batch
 from knowledgepulse_kafka.output_batch import OutputBatch, new_batch
+from knowledgepulse_kafka.producer import _append
+from knowledgepulse_kafka.records import OutputRecord
 
 BYTES = st.none() | st.binary(max_size=300)
 RECORDS = st.lists(
@@ -69,5 +71,9 @@ def test_a_header_that_is_not_utf_8_is_an_error_and_leaves_the_batch_as_it_was()
 )
 def test_without_the_instruction_the_client_writes_the_batches(monkeypatch, checksum, kind):
     monkeypatch.setattr(output_batch, "checksum", checksum)
+    batch = new_batch(300)
+    record = OutputRecord("contribute", 0, 1, b"key", b"value" * 20, (("kp-source", b"raw/0/0"), ("", None)))
 
-    assert isinstance(new_batch(1000), kind)
+    assert isinstance(batch, kind)
+    assert [_append(batch, record) for _ in range(3)] == [True, False, False]
+    assert batch.record_count() == 1
