@@ -2,10 +2,11 @@
 
 Accepts: Agent Trajectory Interchange Format; with ``convert``, also the trajectories of subagents in it, as
     runs of their own, and what Harbor's agents add of failed calls and finish reasons. On the command line,
-    the ``result.json`` of Harbor's trial judges the run.
+    the ``result.json`` of Harbor's trial judges the run. NeMo Agent Toolkit's ``workflow_output_atif.json``,
+    which its evaluators' files beside it judge.
 Source: https://www.harborframework.com/docs/agents/trajectory-format (RFC 0001); the types of ``atif``.
-Compared with: the types of ``atif`` 1.8, runs of Harbor 0.26, and what its agents for Pi and Claude Code make
-    of their sessions.
+Compared with: the types of ``atif`` 1.8, runs of Harbor 0.26, what its agents for Pi and Claude Code make of
+    their sessions, and an evaluation of NeMo Agent Toolkit 1.9.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from knowledgepulse_convert.common.endings import ending_by
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, are_all
 from knowledgepulse_convert.common.losses import Losses
-from knowledgepulse_convert.common.pattern import any_of
+from knowledgepulse_convert.common.pattern import any_of, at
 from knowledgepulse_convert.common.reading import (
     InputModel,
+    as_text,
     count_others,
     count_unread,
     items_of,
@@ -38,8 +40,12 @@ from knowledgepulse_convert.common.verdicts import Verdicts
 from knowledgepulse_convert.messages.blocks import Block, contents_of, text_of
 from knowledgepulse_convert.messages.definitions import definitions_of
 
+NAT_SCORES = "nat_scores"
+"""The member of a sample of NeMo Agent Toolkit where the command line puts its evaluators' scores by name."""
 HARBOR_RESULT = "harbor_result"
 """The member of a trajectory where the command line puts the ``result.json`` of its trial."""
+_SAMPLE = {"item_id": ..., at("trajectory", "schema_version"): ("ATIF",)}
+_is_sample = any_of(_SAMPLE)
 _CONTENT = "steps[].message[]"
 _CONTINUATION = "continuation_index"
 """The number of a trajectory that continues another one with the same id, from a summary of it."""
@@ -47,6 +53,8 @@ _ROLES: dict[str, hub.Role] = {"system": "system", "user": "user", "agent": "ass
 _FLAGS = {"is_error": True, "tool_result_is_error": True, "success": False}
 """What Harbor's own agents say of a failed call in ``extra``, as do these; Claude Code's, Pi's and others."""
 _EXIT_CODES = ("exit_code", "exitCode")
+_REPEATS = ("tool_invocations", "tool_ancestry")
+"""What NeMo Agent Toolkit adds to the calls of a step."""
 _REASONS = ("stop_reason", "finish_reason")
 """Why the model's answer ended, in the ``extra`` of a step."""
 
@@ -134,12 +142,25 @@ class _Result(InputModel):
 def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
     """Yield the run of each trajectory of a list, or of a single one, and those of its subagents."""
     for path, value in items_of(document):
+        if isinstance(value, dict) and _is_sample(value):
+            yield from _sample(value, f"{path}.trajectory".lstrip("."))
+            continue
         result = value.get(HARBOR_RESULT) if isinstance(value, dict) else None
         family = _family(value if result is None else without(value, HARBOR_RESULT), path, None)
         for number, run in enumerate(family):
             if number == 0 and result is not None and isinstance(run, hub.Run):
                 _judge(run, read(_Result, result, HARBOR_RESULT))
             yield run
+
+
+def _sample(sample: dict[str, Any], path: str) -> Iterator[hub.Run | ConversionError]:
+    """Yield the run of a sample of NeMo Agent Toolkit, whose session's id is that of its item in any run."""
+    for number, run in enumerate(_family(without(sample["trajectory"], "session_id"), path, None)):
+        if number == 0 and isinstance(run, hub.Run):
+            run.task_id = as_text(sample["item_id"])
+            run.outcome = hub.RunOutcome.graded(_rewards(sample.get(NAT_SCORES) or {}, run.losses))
+            count_others(sample, {"item_id", "trajectory", NAT_SCORES}, "", run.losses)
+        yield run
 
 
 def _judge(run: hub.Run, result: _Result) -> None:
@@ -242,7 +263,7 @@ def _messages(step: _Step, losses: Losses) -> Iterator[hub.Message]:
     role = _ROLES.get(step.source, "assistant")
     cut_off = hub.cut_off(_reason(step.extra))
     yield hub.message(role, hub.reasoning(step.reasoning_content), *content, *calls, *cut_off)
-    count_others(step.extra or {}, {*_REASONS}, "steps[].extra", losses)
+    count_others(step.extra or {}, {*_REASONS, *_REPEATS}, "steps[].extra", losses)
     results = step.observation.results if step.observation else []
     ids = [result.source_call_id for result in results]
     if calls and not any(ids):  # Terminus has a screen after several calls
@@ -269,7 +290,7 @@ def _reason(extra: dict[str, Any] | None) -> str | None:
     return next((text for name in _REASONS if (text := text_or_none((extra or {}).get(name)))), None)
 
 
-_recognises = any_of({"schema_version": ("ATIF",)})
+_recognises = any_of({"schema_version": ("ATIF",)}, _SAMPLE)
 
 FORMAT = InputFormat(
     "atif", __doc__, "schema_version agent steps", lambda document: are_all(_recognises, document), _runs

@@ -20,7 +20,7 @@ from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.endings import End
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.losses import Losses
-from knowledgepulse_convert.common.reading import parse_time
+from knowledgepulse_convert.common.reading import parse_json, parse_time
 from knowledgepulse_convert.spans.conversation import (
     ModelCall,
     ToolRun,
@@ -132,6 +132,7 @@ class _Tree:
 
     def runs(self) -> Iterator[hub.Run | ConversionError]:
         roots = [run for root in sorted(self._run_roots(), key=_time) for run in self._with_started(root)]
+        self._started |= self._asked_beside(roots)
         self._orders.clear()  # which had what was started, too
         outside = self._outside(roots)
         for root in roots:
@@ -228,6 +229,29 @@ class _Tree:
     def _asked(self, agents: list[Node]) -> list[Node]:
         """Return the agents that have a text of the user, as one that was asked has."""
         return [agent for agent in agents if any(map(_asks, self._events_below(agent)))]
+
+    def _asked_beside(self, roots: list[Node]) -> dict[str, Node]:
+        """Return the runs that a tool asked although their spans are not below its own, by their roots.
+
+        OpenLLMetry's agents all are below the workflow. Such a run has an argument of the tool as its
+        question, and took place while the tool ran.
+        """
+        tools: dict[str, list[tuple[Node, Node]]] = {}  # with their runs, by an argument
+        for run in roots if len(roots) > 1 else ():
+            for tool in self._below(run):
+                for text in _arguments(tool.event) if isinstance(tool.event, ToolRun) else ():
+                    tools.setdefault(text, []).append((tool, run))
+        found = {}
+        for root in roots if tools else ():
+            asked = next((_question(event) for event in self._events_below(root)), "")
+            around = [
+                run
+                for tool, run in tools.get(asked, ())
+                if run is not root and tool.start <= root.start and root.end <= tool.end
+            ]
+            if len(around) == 1 and root.id not in self._started:
+                found[root.id] = around[0]
+        return found
 
     def _loops(self, tool: Node) -> list[Node]:
         """Return the spans in a tool's span in which a model begins a conversation and calls tools."""
@@ -577,6 +601,19 @@ def _earlier_runs(events: list[ModelCall | ToolRun | hub.Error], losses: Losses)
         if message.role != "system":
             losses.add("messages of earlier runs", hub.contents_of([message]))
     return before
+
+
+def _arguments(run: ToolRun) -> list[str]:
+    """Return the texts among the arguments of a tool, or its only one."""
+    arguments = parse_json(run.call.arguments)
+    values = arguments.values() if isinstance(arguments, dict) else [arguments]
+    return [value for value in values if isinstance(value, str) and value]
+
+
+def _question(event: ModelCall | ToolRun) -> str:
+    """Return the last text of the user in a model's input."""
+    given = reversed(event.input) if isinstance(event, ModelCall) else ()
+    return next((hub.join_texts(message.parts) for message in given if message.role == "user"), "")
 
 
 def _first_input(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from knowledgepulse_convert.benchmarks.atif import HARBOR_RESULT
+from knowledgepulse_convert.benchmarks.atif import HARBOR_RESULT, NAT_SCORES
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.convert.unpacking import PACKED
 from knowledgepulse_worker.tools.terminal.arguments import DATABASE
@@ -17,6 +17,9 @@ from knowledgepulse_worker.tools.terminal.lines import file_errors
 _TRAJECTORIES = ("agent/trajectory*.json", "steps/*/agent/trajectory*.json")
 """The trajectories in the folder of a trial of Harbor, whose other files repeat them or belong to them."""
 _RESULT = "result.json"
+_SAMPLES = "workflow_output_atif.json"
+_SCORES = "*_output.json"
+"""What evaluators of NeMo Agent Toolkit write beside the samples; a file begins with its evaluator's name."""
 _HEAD = 4096
 """Bytes of a file that are looked at for a zero byte, which no text has."""
 
@@ -82,8 +85,11 @@ def is_binary(path: Path) -> bool:
 def joined(name: str, lines: Iterable[bytes]) -> Iterable[bytes]:
     """Return the content of a file, with what another file says of its run.
 
-    A trajectory in the folder of a trial of Harbor gets the trial's result.
+    A trajectory in the folder of a trial of Harbor gets the trial's result, and each sample of NeMo Agent
+    Toolkit its scores.
     """
+    if Path(name).name == _SAMPLES:
+        return _scored(Path(name).parent, b"".join(lines))
     result = _result_of(Path(name))
     if result is None:
         return lines
@@ -95,6 +101,35 @@ def joined(name: str, lines: Iterable[bytes]) -> Iterable[bytes]:
     if not isinstance(trajectory, dict):
         return [text]
     return json.dumps({**trajectory, HARBOR_RESULT: result}, indent=0).encode().splitlines(keepends=True)
+
+
+def _scored(folder: Path, text: bytes) -> list[bytes]:
+    """Return the samples in a file of NeMo Agent Toolkit with what the evaluators beside it gave them."""
+    samples = _parsed(text)
+    if not isinstance(samples, list):
+        return [text]  # which the conversion tells
+    scores: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.glob(_SCORES)):
+        told = None if path.is_symlink() else _parsed(path.read_bytes())
+        items = told.get("eval_output_items") if isinstance(told, dict) else None
+        for item in items if isinstance(items, list) else ():
+            if isinstance(item, dict) and not item.get("error"):
+                name = path.name.removesuffix(_SCORES[1:])
+                scores.setdefault(str(item.get("id")), {})[name] = item.get("score")
+    joined_to = [
+        {**sample, NAT_SCORES: scores.get(str(sample.get("item_id")), {})}
+        if isinstance(sample, dict)
+        else sample
+        for sample in samples
+    ]
+    return json.dumps(joined_to, indent=0).encode().splitlines(keepends=True)
+
+
+def _parsed(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _result_of(path: Path) -> dict[str, Any] | None:

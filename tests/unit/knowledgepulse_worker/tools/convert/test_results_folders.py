@@ -109,6 +109,29 @@ def test_a_trial_without_a_trajectory_is_told_and_no_file_in_it_is_an_unjudged_r
     assert [run["outcome_source"] for run in runs.values()] == ["ended_without_error"]
 
 
+def test_a_sample_of_nemo_agent_toolkit_is_judged_by_the_evaluators_beside_it(convert, tmp_path):
+    write(
+        tmp_path / "workflow_output_atif.json",
+        [{"item_id": name, "trajectory": trajectory("same")} for name in ("right", "half", "raised")],
+    )
+    items = [("right", 1.0, None), ("half", 0.5, None), ("raised", 0.0, "the judge is away")]
+    write(
+        tmp_path / "exact_output.json",
+        {"eval_output_items": [{"id": name, "score": score, "error": error} for name, score, error in items]},
+    )
+    write(tmp_path / "workflow_output.json", [{"id": "right", "generated_answer": "4 degrees."}])
+
+    result, _ = convert()
+    traces = [json.loads(line)["metadata"] for line in result.stdout.splitlines()]
+    told = {each["task_id"]: (each["success"], each["outcome_source"]) for each in traces}
+    assert told == {
+        "right": (True, "label"),
+        "half": (False, "label"),
+        "raised": (True, "ended_without_error"),
+    }
+    assert traces[1]["rewards"] == [{"name": "exact", "value": 0.5}]
+
+
 @pytest.mark.parametrize("result", [b"{", b"[]", {"stats": {}}])
 def test_a_result_of_something_else_judges_nothing(convert, tmp_path, result):
     write(tmp_path / "t" / "agent" / "trajectory.json", trajectory("t"))
