@@ -6,7 +6,7 @@ view has the observations beside their trace, or beside its scores.
 Accepts: observations; traces with their observations and scores, from the API or downloaded from the trace
     view.
 Source: https://api.reference.langfuse.com/; the types of ``langfuse``.
-Compared with: the types of ``langfuse`` 5.0, and public files.
+Compared with: what an experiment of ``langfuse`` 5.0 sends; the types of ``langfuse`` 5.0, and public files.
 """
 
 from __future__ import annotations
@@ -58,6 +58,10 @@ class _Observation(CamelModel):
     output: Any = None
     level: str | None = None
     status_message: str | None = None
+
+
+_EXPERIMENT = "experiment-item-task"
+"""The observation that the SDK's experiments score in place of the trace."""
 
 
 class _Trace(InputModel):
@@ -119,10 +123,11 @@ def _spans_of_trace(value: Any, path: str) -> list[Span]:
     start = nanoseconds(trace.timestamp)
     losses = unread(trace.model_copy(update={"observations": []}))
     outcomes = []
+    whole = {None, *(observation.id for observation in observations if observation.name == _EXPERIMENT)}
     for score in trace.scores or ():
         if isinstance(score, str):
             continue
-        if score.observation_id is not None:  # it judges a part of the run
+        if score.observation_id not in whole:  # it judges a part of the run
             losses.add("scores[] of observations", [score.name, score.value])
         elif hub.is_outcome(score.name, score.value):
             outcomes.append(evaluation_event(score.name, score.value))
