@@ -40,6 +40,8 @@ _DROPPED = re.compile(
     r"hostname|username|host\.|process\.|os\.|server\.port|exception\.stacktrace|gen_ai\.usage\.|llm\.(token_count|usage)\."
 )
 """Attributes that are left out: those of the machine, and of what no converter reads, the many."""
+_EVENTS = ("span_begin", "span_end", "state")
+"""Events of Inspect that are left out, most of its logs: they repeat the messages."""
 
 
 def record(producer: Producer, run: str, output: Path) -> None:
@@ -162,7 +164,10 @@ class Cleaner:
 
 
 def _is_dropped(part: Any) -> bool:
-    return isinstance(part, dict) and isinstance(part.get("key"), str) and bool(_DROPPED.match(part["key"]))
+    if not isinstance(part, dict):
+        return False
+    is_named = isinstance(part.get("key"), str) and bool(_DROPPED.match(part["key"]))
+    return is_named or part.get("event") in _EVENTS
 
 
 def _without_nulls(value: Any) -> Any:
