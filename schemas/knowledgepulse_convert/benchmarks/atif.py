@@ -220,11 +220,11 @@ def _run(trajectory: _Subagent, losses: Losses) -> hub.Run:
             asked = list(_messages(step, losses))
         elif step.is_copied_context:
             copied = hub.contents_of(_messages(step, losses))
-            losses.add("steps[] copied from another trajectory", copied)
+            losses.add("steps[] copied from another trajectory", copied, is_known=True)
         else:
             messages += _messages(step, losses)
     if asked and any(message.role == "user" for message in messages):
-        losses.add("steps[] copied from another trajectory", hub.contents_of(asked))
+        losses.add("steps[] copied from another trajectory", hub.contents_of(asked), is_known=True)
     elif asked:
         messages = [*asked, *messages]
     called = [part.name for part in hub.parts_in(messages) if isinstance(part, hub.ToolCall)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,13 +36,33 @@ class Loss:
     suspect: bool = False
 
 
+_NAMES = ("name", "toolName", "tool_name", "toolCallName")
+_ARGUMENTS = ("arguments", "args", "toolKwargs", "tool_kwargs")
+"""Members of a call, in any vendor's form."""
+_ID = re.compile("(?:tool_?)?(?:call|use)_?id", re.IGNORECASE)
+"""The name of the member that tells which call a result is of."""
+_RESULTS = {"content", "output", "response", "result"}
+"""Members of a result."""
+_QUOTED = re.compile(r"arguments|[\"'_]args|ool_?[Kk]wargs|(?:all|se)_?[iI]d", re.ASCII)
+"""What a JSON text has that may hold one of them."""
+
+
 class Losses(dict[str, Loss]):
     """Dropped values by path, without list indexes: ``messages[].content[].image_url``."""
 
-    def add(self, path: str, value: Any) -> None:
-        """Count a dropped value, unless it is None or empty."""
+    def __init__(self) -> None:
+        super().__init__()
+        self._dropped: dict[str, set[tuple[str, ...]]] = {}  # what names the calls, by path
+
+    def add(self, path: str, value: Any, *, is_known: bool = False) -> None:
+        """Count a dropped value, unless it is None or empty.
+
+        ``is_known``: the calls and results in it are no part of the run, such as those of an earlier one.
+        """
         if value is None or value in ("", [], {}):
             return
+        if not is_known and (dropped := set(_calls_in(value))):
+            self._dropped.setdefault(path, set()).update(dropped)
         loss = self.setdefault(path, Loss())
         loss.suspect = loss.suspect or (isinstance(value, dict | list) and _names_calls(path))
         loss.values += 1
@@ -63,6 +85,45 @@ class Losses(dict[str, Loss]):
             own.values += loss.values
             own.characters += loss.characters
             own.suspect = own.suspect or loss.suspect
+        for path, dropped in other._dropped.items():
+            self._dropped.setdefault(path, set()).update(dropped)
+
+    def suspect_calls(self, is_told: Callable[[str], bool]) -> None:
+        """Suspect the values with a call of a tool, or with a result, that no step tells.
+
+        ``is_told``: returns whether a step tells the tool of a name, or the call with an id.
+        """
+        for path, dropped in self._dropped.items():
+            if path in self and not all(any(map(is_told, names)) for names in dropped):
+                self[path].suspect = True
+
+
+def _calls_in(value: Any) -> Iterator[tuple[str, ...]]:
+    """Yield what names each call and each result in a value at any depth."""
+    rest = [value]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, str):
+            if value.lstrip()[:1] in ("[", "{") and _QUOTED.search(value):
+                try:
+                    rest.append(json.loads(value))
+                except (ValueError, RecursionError):
+                    continue
+        elif isinstance(value, list):
+            rest.extend(value)
+        elif isinstance(value, dict):
+            rest.extend(value.values())
+            if told := _call_in(value):
+                yield told
+
+
+def _call_in(value: dict[str, Any]) -> tuple[str, ...]:
+    """Return the name of the tool and the id of the call in a call or a result; nothing of anything else."""
+    names = [name for name in map(value.get, _NAMES) if isinstance(name, str)]
+    ids = [member for name, member in value.items() if _ID.fullmatch(name) and isinstance(member, str)]
+    is_call = names and any(isinstance(value.get(name), dict | str) for name in _ARGUMENTS)
+    is_result = ids and not _RESULTS.isdisjoint(value)
+    return (*names, *ids) if is_call or is_result else ()
 
 
 def _names_calls(path: str) -> bool:

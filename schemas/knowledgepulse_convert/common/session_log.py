@@ -169,7 +169,7 @@ class Transcript:
 
     def take_back(self, position: int) -> None:
         """Remove the messages from a position on."""
-        self.losses.add(TAKEN_BACK, hub.contents_of(self.run.messages[position:]))
+        self.losses.add(TAKEN_BACK, hub.contents_of(self.run.messages[position:]), is_known=True)
         del self.run.messages[position:]
         for positions in (self._calls, self._early):
             for call_id in [call_id for call_id, place in positions.items() if place >= position]:

@@ -235,6 +235,8 @@ class _Steps:
         self._tools_without_id: deque[Step] = deque()
         for message in with_calls(run.messages, run.losses):  # the steps take their place
             self._add(message)
+        names = {name for name, _ in self._known}
+        run.losses.suspect_calls(lambda told: told in self._tools or told.rpartition("__")[2] in names)
 
     def hash(self, objective: str) -> str:
         """Return a hash of the run's content, to replace a missing native id."""

@@ -18,7 +18,6 @@ from knowledgepulse_convert.common.input_format import InputFormat, are_all
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.reading import (
-    as_text,
     count_others,
     each,
     parse_json,
@@ -61,7 +60,8 @@ def _as_chat(message: dict[str, Any]) -> dict[str, Any]:
         case {"role": "assistant", "toolCalls": calls}:
             return told | {"tool_calls": calls}
         case {"role": "tool", "toolCallId": call_id, "content": str(content)}:
-            return told | {"tool_call_id": call_id, "content": as_text(parse_json(content))}
+            parsed = parse_json(content)  # a text is in quotes
+            return told | {"tool_call_id": call_id, "content": parsed if isinstance(parsed, str) else content}
         case {"role": "tool", "toolCallId": call_id}:
             return told | {"tool_call_id": call_id}
         case {"role": "reasoning", "content": thought}:

@@ -128,7 +128,7 @@ class _Session(Reader):
             # Ids are ordered by time: the subagent's turns are younger than its session.
             self._is_copy = str(turn) < (self.transcript.run.native_id or "")
         if self._is_copy:
-            self.losses.add("copied lines of the parent", payload)
+            self.losses.add("copied lines of the parent", payload, is_known=True)
         elif kind == "response_item":
             self._add_item(payload)
         elif kind == "event_msg":

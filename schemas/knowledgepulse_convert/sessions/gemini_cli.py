@@ -120,14 +120,14 @@ class _Session(Reader):
 
     def _take_back(self, version: _Version) -> None:
         turns, losses = version
-        self.losses.add(TAKEN_BACK, [asdict(part) for _, parts, _ in turns for part in parts])
+        self.losses.add(TAKEN_BACK, [asdict(part) for _, parts, _ in turns for part in parts], is_known=True)
         self.losses.merge(losses)
 
     def _count_replaced(self, earlier: _Version, version: _Version) -> None:
         """Count what an earlier version of a message has besides."""
         told = {_key(part) for _, parts, _ in version[0] for part in parts} | {_key(hub.Text(""))}
         parts = (part for _, parts, _ in earlier[0] for part in parts)
-        self.losses.add(TAKEN_BACK, [asdict(part) for part in parts if _key(part) not in told])
+        self.losses.add(TAKEN_BACK, [asdict(part) for part in parts if _key(part) not in told], is_known=True)
 
     def _add_message(self, value: Any) -> None:
         losses = Losses()

@@ -65,6 +65,8 @@ class Dialect:
     reason: str = ""
 
 
+_GOES_ON = {"tool-calls", "tool_calls", "tool_use"}
+"""Why an agent's last answer ended, if it made calls: a limit was reached, and its text came before these."""
 DIALECTS = (
     Dialect(  # VoltAgent, whose model calls do not tell what the model says; the messages in its memory do
         "span.type",
@@ -235,7 +237,9 @@ def node(span: Span) -> Node:
         used |= set(genai.SCORE)
     service = span.text("service.name")
     error = span.error("-" if _failed(span, dialect) and not span.failed else None)
+    goes_on = span.attributes.get(dialect.reason) in _GOES_ON
     error = error or next(hub.cut_off(span.attributes.get(dialect.reason)), None)
+    error = error or (hub.Error(interruption=True) if goes_on else None)
     is_kept = dialect.operation in span.attributes  # then the output is no message
     given, returned = (
         _first(span, names, dialect, used) for names in (dialect.inputs, () if is_kept else dialect.outputs)
@@ -267,7 +271,7 @@ def node(span: Span) -> Node:
         agent_id=(span.name or None if dialect.root else service) if kind == "agent" or is_root else None,
         names=(span.name if kind == "agent" or is_root else None, service),
         scores=scores,
-        unrecorded=dialect.unrecorded if kind == "tool" else (),
+        unrecorded=("order of texts and calls",) if goes_on else dialect.unrecorded if kind == "tool" else (),
     )
 
 

@@ -599,7 +599,7 @@ def _earlier_runs(events: list[ModelCall | ToolRun | hub.Error], losses: Losses)
         return ()
     for message in before:
         if message.role != "system":
-            losses.add("messages of earlier runs", hub.contents_of([message]))
+            losses.add("messages of earlier runs", hub.contents_of([message]), is_known=True)
     return before
 
 
