@@ -206,7 +206,9 @@ def _run_of_record(document: Any, path: str) -> hub.Run:
         problem = _error_text(record.error, "error", losses)
         messages.append(hub.message("assistant", hub.Error(problem, interruption=ending == "cut_off")))
     ended = record.completed_at or record.created_at or record.created
-    return hub.Run(messages, native_id=record.id, ended_at=parse_time(ended), losses=losses)
+    is_llama_index = any(isinstance(item, dict) and isinstance(item.get("options"), dict) for item in inputs)
+    unrecorded = ("finish reasons",) if is_llama_index else ()
+    return hub.Run(messages, record.id, ended_at=parse_time(ended), losses=losses, unrecorded=unrecorded)
 
 
 def _instructions(record: _Record, losses: Losses) -> Iterator[hub.Message]:
