@@ -175,6 +175,10 @@ check-helm: $(VENV)/.test $(HELM) $(KUSTOMIZE) #: compare the Helm chart with ku
 
 OTELCOL := $(VENV)/otelcol/otelcol
 
+.PHONY: check-pictures
+check-pictures: tools $(VENV)/.test #: take the pictures of docs/images while traces flow, on a quiet machine; it refuses any other
+	PYTHONPATH=tests $(BIN)/python -m support.one_broker $(BIN)/python -m pictures
+
 .PHONY: check-collector
 check-collector: $(VENV)/.test $(OTELCOL) #: check the exchange with a real OpenTelemetry Collector, which takes Go 1.25 to build
 	$(BIN)/pytest tests/collector/check.py

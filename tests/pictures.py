@@ -1,0 +1,172 @@
+"""Take the pictures of the documents while traces flow: `make check NAME=pictures`, on a quiet machine.
+
+Each shows what the commands of the README show. On a busy machine, a picture would say that a promise is
+broken which holds: such a machine is refused, and so is a worker with a score over the budget.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import ExitStack
+from io import StringIO
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from playwright.async_api import Browser, Page, async_playwright
+from rich.console import Console
+
+from knowledgepulse_worker import TracePublisher, load_settings, score_traces
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.tools.demo import processes
+from knowledgepulse_worker.tools.score.score_report import report_of
+from support.one_broker import SHARED_BROKER
+from support.tools import tool
+
+IMAGES = Path(__file__).parents[1] / "docs/images"
+MAX_LOAD = 0.5
+"""Processes that wanted a core, on average of the last minute."""
+PACE = 0.15
+"""Seconds between two traces: less than a worker on two cores can take."""
+VIEWS: dict[str, dict[str, Any]] = {
+    "light": {"viewport": {"width": 1280, "height": 860}},
+    "dark": {"viewport": {"width": 1280, "height": 860}, "color_scheme": "dark"},
+    "phone": {"viewport": {"width": 390, "height": 844}},
+}
+"""The windows of the browser, by the end of a picture's name."""
+SETTINGS = """\
+[kafka]
+bootstrap_servers = "{servers}"
+[policy]
+share = 0.2
+[web]
+port = {port}
+"""
+TABLE = """<!doctype html><style>body {{ margin: 0; background: #171c22; }}
+pre {{ margin: 0; padding: 16px 20px; color: #e7ebef; font: 13px/1.4 "DejaVu Sans Mono", monospace; }}</style>
+<pre>$ kp-worker score traces.jsonl --embedder lexical\n{code}</pre>"""
+TABLE_PARTS = 8
+"""Parts of the report that the picture of the table has: the table, and what passes."""
+PUBLISHED_BEFORE = 75
+"""Traces that are scored before the pictures are taken, so that the page has something to show."""
+STRIDE = 37
+"""From a trace to the next one: those of a domain follow each other in the sample."""
+KP_WORKER = [sys.executable, "-m", "knowledgepulse_worker.cli.entry"]
+
+
+class RefusedError(Exception):
+    """Why no picture is taken."""
+
+
+async def main(max_load: float = MAX_LOAD) -> None:
+    """Take all pictures."""
+    load = os.getloadavg()[0]
+    if load > max_load:
+        raise RefusedError(f"the machine is busy: a load of {load:.2f}, and at most {max_load:g} is quiet")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=tool("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        with TemporaryDirectory() as folder:
+            taker = _Pictures(browser, Path(folder))
+            await taker.of_scores()
+            await taker.of_worker()
+            taker.keep()
+        await browser.close()
+
+
+class _Pictures:
+    """Takes pictures, which wait in a folder: a worker over its budget leaves the former ones in place."""
+
+    def __init__(self, browser: Browser, folder: Path) -> None:
+        self._browser, self._folder = browser, folder
+        command = [*KP_WORKER, "sample", "traces"]
+        self._traces = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.splitlines()
+
+    async def of_scores(self) -> None:
+        """Take the pictures of the table that `score` prints, and of its page."""
+        scores = score_traces(self._traces)
+        console = Console(record=True, width=100, file=StringIO(), highlight=False, color_system=None)
+        for part in islice(report_of(scores.records, Policy(), "trace"), TABLE_PARTS):
+            console.print(part, markup=False)
+        table, page = self._folder / "table.html", self._folder / "scores.html"
+        table.write_text(console.export_html(code_format=TABLE), encoding="utf-8")
+        scores.save(page)
+        for name, view in VIEWS.items():
+            await self._take(page.as_uri(), f"scores-{name}", view, "#rows tr >> nth=0")
+        await self._take(table.as_uri(), "score-table", {"viewport": {"width": 860, "height": 560}}, "pre")
+
+    async def of_worker(self) -> None:
+        """Take the pictures of the status page of a worker to which traces come."""
+        port, file = processes.free_ports(1)[0], self._folder / "worker.toml"
+        file.write_text(SETTINGS.format(servers=os.environ[SHARED_BROKER], port=port), encoding="utf-8")
+        create = [*KP_WORKER, "topics", "--partitions", "4", "--config", file, "--yes"]
+        await asyncio.to_thread(subprocess.run, create, check=True)
+        url, log = f"http://127.0.0.1:{port}/", self._folder / "worker.log"
+        with ExitStack() as stack:
+            worker = processes.start(stack, [*KP_WORKER, "run", "--config", str(file)], log)
+            while not await asyncio.to_thread(_answers, f"{url}readyz"):
+                if worker.poll() is not None:
+                    raise RefusedError(log.read_text(encoding="utf-8"))
+                await asyncio.sleep(0.5)
+            publishing = asyncio.create_task(self._publish(file))
+            while (await asyncio.to_thread(_status, url))["latency"]["scoring"]["count"] < PUBLISHED_BEFORE:
+                if publishing.done():
+                    raise RefusedError("the worker scores too few traces")
+                await asyncio.sleep(0.5)
+            for name, view in VIEWS.items():
+                await self._take(url, f"status-{name}", view, "#scores >> visible=true")
+            status = await asyncio.to_thread(_status, url)
+            publishing.cancel()
+        if over := status["latency"]["scoring"]["over_budget"]:
+            budget = status["worker"]["budget_seconds"]
+            raise RefusedError(f"{over} scores took more than the budget of {budget:g} s")
+        if not status["outcomes"]["rate"]:
+            raise RefusedError("no trace came while the pictures were taken")
+
+    def keep(self) -> None:
+        """Put the pictures in the place of the former ones."""
+        for picture in self._folder.glob("*.png"):
+            shutil.copy(picture, IMAGES)
+
+    async def _publish(self, file: Path) -> None:
+        async with TracePublisher(load_settings(file)) as publisher:
+            for number in range(len(self._traces)):  # of all domains in turns
+                await publisher.publish(self._traces[STRIDE * number % len(self._traces)])
+                await asyncio.sleep(PACE)
+
+    async def _take(self, url: str, name: str, view: dict[str, Any], shown: str) -> None:
+        context = await self._browser.new_context(**view)
+        page: Page = await context.new_page()
+        await page.goto(url)
+        await page.locator(shown).wait_for()
+        await page.screenshot(path=self._folder / f"{name}.png")
+        await context.close()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urlopen(url, timeout=5):
+            return True
+    except (URLError, OSError):
+        return False
+
+
+def _status(url: str) -> Any:
+    with urlopen(f"{url}api/status", timeout=30) as answer:
+        return json.load(answer)
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(main())
+    except RefusedError as why:
+        sys.exit(f"no pictures: {why}")
