@@ -168,7 +168,9 @@ def evaluate(
     *,
     min_reward: float = 0.5,
 ) -> Evaluation:
-    """Evaluate a policy's scores against labels; see also :func:`matched`."""
+    """Evaluate a policy's scores against labels, if there are any; see also :func:`matched`."""
+    if not labels:
+        return Evaluation(policy.digest, {}, {}, 0, len(records), {})
     labelled = matched(records, labels, min_reward)
     judged = labelled.only(~labelled.fitted_to(policy))
     parts = judged.by_domain(policy) if judged else {}

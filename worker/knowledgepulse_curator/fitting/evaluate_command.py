@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 
@@ -21,7 +20,7 @@ from knowledgepulse_worker.settings import load_policy
 from knowledgepulse_worker.tools.policies.command_inputs import plot_option
 from knowledgepulse_worker.tools.terminal.arguments import EXISTING, NumberInRange
 from knowledgepulse_worker.tools.terminal.options import json_option
-from knowledgepulse_worker.tools.terminal.reports import print_report
+from knowledgepulse_worker.tools.terminal.reports import plain, print_report
 
 ODDS = NumberInRange(0, min_open=True)
 
@@ -52,6 +51,12 @@ ODDS = NumberInRange(0, min_open=True)
     "keeping get one up to this many times as often as others, such as 2, or 0.5 for complaints.",
 )
 @click.option(
+    "--plan",
+    "plan_file",
+    type=EXISTING,
+    help="Make the promise by the labels that this plan of `label --promise` asked for.",
+)
+@click.option(
     "--watch",
     "watch_file",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -66,6 +71,7 @@ def evaluate(
     policy_files: tuple[Path, ...],
     least: float | None,
     odds: float | None,
+    plan_file: Path | None,
     watch_file: Path | None,
     min_rewards: MinRewards,
     plot: Path | None,
@@ -87,6 +93,7 @@ def evaluate(
     """
     from knowledgepulse_curator.fitting import evaluate, evaluate_report  # noqa: PLC0415 - keeps `--help` fast
     from knowledgepulse_curator.promises.alarm import Watch, alarm_lines, watch_of, watched  # noqa: PLC0415 - as above
+    from knowledgepulse_curator.promises.plan import plan_of, planned_promises  # noqa: PLC0415 - as above
     from knowledgepulse_curator.promises.promise import Asked, promises  # noqa: PLC0415 - as above
     from knowledgepulse_curator.promises.promise_report import promise_lines  # noqa: PLC0415 - as above
     from knowledgepulse_curator.promises.sample import Stream  # noqa: PLC0415 - as above
@@ -94,20 +101,29 @@ def evaluate(
 
     if odds is not None and least is None and watch_file is None:
         raise click.UsageError("--feedback-odds needs --promise or --watch")
-    if least is not None and watch_file is not None:
-        raise click.UsageError("give either --promise, to make promises, or --watch, to keep those of a file")
+    if sum(one is not None for one in (least, plan_file, watch_file)) > 1:
+        raise click.UsageError(
+            "give one of --promise and --plan, to make promises, and --watch, to keep those of a file"
+        )
     policies = [load_policy(file) for file in policy_files] or [given.policy]
     every, min_reward = given.all_labels(), min_rewards.of_labels
     records = given.records()
     every += given.outcome_labels(records, min_rewards)
-    embedder = embedder_name(given.settings.embedding)
-    asked = Asked(0, odds, embedder, min_reward, whole=not given.is_selection, key=token_hex(8))
-    promised, watch = {}, Watch()
+    asked = Asked(
+        least or 0,
+        odds,
+        embedder_name(given.settings.embedding),
+        min_reward,
+        not given.is_selection,
+        token_hex(8),
+    )
+    watch = Watch()
     if watch_file is not None:
         watch = watched(watch_of(watch_file), Stream(records, policies[0]), every, asked)
-        promised = watch.promises
-    if least is not None:
-        promised = promises(records, every, policies[0], replace(asked, least=least))
+    elif plan_file is not None:
+        watch.promises = planned_promises(plan_of(plan_file), Stream(records, policies[0]), every, asked)
+    elif least is not None:
+        watch.promises = promises(records, every, policies[0], asked)
     agreed, used = list(agreements(every, min_reward)), labels_to_use(every)
     evaluation = evaluate.evaluate(records, used, policies[0], min_reward=min_reward)
     compared = evaluate.compare(records, used, policies, min_reward=min_reward) if policies[1:] else []
@@ -117,7 +133,7 @@ def evaluate(
 
         save(plot_evaluation(evaluation, records), plot)
     words = (
-        *promise_lines(promised.values()),
+        *promise_lines(watch.promises.values()),
         *alarm_lines(watch),
         *evaluate_report.verdicts(evaluation),
         *evaluate_report.changes(compared),
@@ -126,10 +142,5 @@ def evaluate(
         *agreement_lines(agreed),
         *evaluate_report.comparison_tables(compared),
     )
-    report = vars(evaluation) | {
-        "agreements": agreed,
-        "compared": compared,
-        "promises": promised,
-        "alarms": watch.alarms,
-    }
+    report = vars(evaluation) | {"agreements": agreed, "compared": compared} | plain(watch)
     print_report(report, words, as_json=as_json)

@@ -136,7 +136,14 @@ async def judge_traces(session: LabelSession, judge: Judge) -> str:
     address, headers = _address(judge.url), _headers(judge.key)
     errors.print(_price(judge, {*map(_text, session.waiting)} - known.keys()), markup=False)
     async with aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(ANSWER_LIMIT)) as client:
-        for trace in session.waiting:
+        asked = set[str]()
+        while trace := session.current:
+            if trace.record.id in asked:  # it was unclear, and waits for a person
+                if {one.record.id for one in session.waiting} <= asked:
+                    break
+                session.later()
+                continue
+            asked.add(trace.record.id)
             text = _text(trace)
             if text not in known:
                 answers = [costs.count(await _ask(client, address, judge, text)) for _ in range(judge.times)]
@@ -149,6 +156,8 @@ async def judge_traces(session: LabelSession, judge: Judge) -> str:
             keep = known[text] >= MIN_KEPT_REWARD
             session.decide("keep" if keep else "drop", reward=known[text] if judge.times > 1 else None)
     counts = session.counts
+    for line in session.notes:
+        errors.print(line, markup=False)
     for line in unclear[:_MAX_EXAMPLES]:
         errors.print(line, markup=False, emoji=False)
     summary = (

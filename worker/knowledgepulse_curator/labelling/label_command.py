@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from knowledgepulse_curator.labels.labelled_inputs import (
+    BELOW_ONE,
     LabelledInputs,
     labelled_source_options,
     labels_to_use,
@@ -19,6 +23,11 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.policies.command_inputs import policy_option
 from knowledgepulse_worker.tools.terminal.arguments import EXISTING, NewFile
 from knowledgepulse_worker.tools.terminal.console import errors
+
+if TYPE_CHECKING:
+    from knowledgepulse_curator.labelling.label_session import ToLabel
+    from knowledgepulse_curator.labelling.plan_queue import PlanQueue
+    from knowledgepulse_curator.labels.labels import Label
 
 
 def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) -> str | None:
@@ -39,6 +48,13 @@ def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) ->
 @click.option("--output", type=NewFile(), required=True, help="File of labels to add to.")
 @click.option("--by", callback=_labeller, help="Who labels: the `source` of the labels.")
 @click.option("--count", type=click.IntRange(1, 10_000), default=100, help="Maximum number of traces.")
+@click.option(
+    "--promise",
+    "least",
+    type=BELOW_ONE,
+    help="Show the traces that settle how much may pass so that at least this part of it is worth keeping: "
+    "of what would pass, the best share first, with three looks at each.",
+)
 @click.option(
     "--watch",
     type=EXISTING,
@@ -66,6 +82,7 @@ def label(
     output: Path,
     by: str | None,
     count: int,
+    least: float | None,
     watch: Path | None,
     port: int,
     url: str | None,
@@ -81,6 +98,10 @@ def label(
     127.0.0.1, at an address that only this command prints. Each label is on disk before the next trace; the
     same command continues after the last one. Two people who label the same traces give different names and
     files.
+
+    With --promise, a plan beside the labels says which traces are asked for, and the same command continues
+    it. The page says after each look what is promised, how many labels the next look takes, and when to stop.
+    Then `evaluate --plan` makes the promise. Domains with too few traces for a plan get --count random ones.
 
     With --judge, --model and --rubric, a model labels in your place: the traces are sent to it, with the key
     in OPENAI_API_KEY, after the command has printed about how many tokens that takes. Its labels' source
@@ -100,13 +121,37 @@ def label(
     with open_labels(output) as file:
         if file.removed:
             errors.print(f"removed a half-written line of {output}: {file.removed}", markup=False)
-        queue = traces_to_label(given, labels, policy, count, watch)
+        if least is None:
+            queue, plan = traces_to_label(given, labels, policy, count, watch), None
+        else:
+            told = (*given.all_labels(required=False), *file.labels)
+            queue, plan = _planned(
+                given, least, output, count, [one for one in told if one.is_judges == (not by)]
+            )
         if by is not None:
             texts = {"rubric": _text_of(rubric) if rubric else "", "next": _evaluation(given, output)}
-            asyncio.run(_serve(serving_labels(LabelSession(queue, file, by), policy, texts, port)))
+            asyncio.run(_serve(serving_labels(LabelSession(queue, file, by, plan), policy, texts, port)))
         elif url is not None and model is not None and rubric is not None:
             asked = Judge(url, model, _text_of(rubric), per_minute, times, os.environ.get("OPENAI_API_KEY"))
-            click.echo(asyncio.run(judge_traces(LabelSession(queue, file, asked.source), asked)))
+            click.echo(asyncio.run(judge_traces(LabelSession(queue, file, asked.source, plan), asked)))
+
+
+def _planned(
+    given: LabelledInputs, least: float, output: Path, count: int, labels: Sequence[Label]
+) -> tuple[list[ToLabel], PlanQueue]:
+    """Return the traces that the plan beside a file of labels asks for, and what asks for more."""
+    from knowledgepulse_curator.labelling.plan_queue import PlanQueue  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_curator.labelling.traces_to_label import traces_to_label  # noqa: PLC0415 - as above
+    from knowledgepulse_curator.promises.plan import first_words, opened_plan, plan_file, plan_of  # noqa: PLC0415 - as above
+
+    path = plan_file(output)
+    planned = partial(opened_plan, path, least=least)
+    known = labels_to_use(labels)
+    traces = traces_to_label(given, known, given.policy, count, planned=planned)
+    plan = PlanQueue(plan_of(path), [trace for trace in traces if trace.sampling == "step"], labels)
+    for line in (first_words(least), *plan.lines):
+        errors.print(line, markup=False)
+    return [*plan.waiting(), *(trace for trace in traces if trace.sampling != "step")], plan
 
 
 def _evaluation(given: LabelledInputs, output: Path) -> str:

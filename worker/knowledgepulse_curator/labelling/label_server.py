@@ -103,6 +103,7 @@ def _state(session: LabelSession, policy: Policy, texts: Mapping[str, str]) -> d
         "dropped": session.counts[False],
         "skipped": session.skipped,
         "needed": MIN_SUPPORT,
+        "notes": session.notes,
         **texts,
         "can_undo": session.can_undo,
     }

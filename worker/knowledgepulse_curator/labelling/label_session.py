@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -48,16 +48,33 @@ class ToLabel:
         return f"task {self.record.task}" if self.other_runs else None
 
 
+class AsksForMore(Protocol):
+    """What asks for traces because of the labels so far."""
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """Sentences on what the labels say so far."""
+
+    def answered(self, label: Label) -> list[ToLabel]:
+        """Take a label, and return the traces that are asked for because of it."""
+
+    def forget(self, trace_id: str) -> None:
+        """Take a label back."""
+
+
 class LabelSession:
     """Hand out one trace at a time, and write its label before the next one.
 
     The session continues after the labeller's last label. Skipped traces return after all others.
 
-    ``by``: the labeller's name, which is the ``source`` of the labels.
+    ``by``: the labeller's name, which is the ``source`` of the labels. ``plan``: what asks for more traces
+    after an answer.
     """
 
-    def __init__(self, traces: Sequence[ToLabel], file: LabelFile, by: str) -> None:
-        self.total, self.by, self.file = len(traces), by, file
+    def __init__(
+        self, traces: Sequence[ToLabel], file: LabelFile, by: str, plan: AsksForMore | None = None
+    ) -> None:
+        self.total, self.by, self.file, self._plan = len(traces), by, file, plan
         self.revision = 0  # number of changes so far, which tells an outdated page
         given = {label.id: label for label in file.labels if label.source == by}
         given = {name: label for name, label in given.items() if not label.skipped}
@@ -109,28 +126,41 @@ class LabelSession:
         trace = self._waiting[0]
         keep, skipped = answer == "keep", answer == "skip"
         given = {"keep": keep} if reward is None else {"reward": reward}
-        self.file.append(
-            Label(
-                trace.record.id,
-                source=self.by,
-                group=trace.group,
-                sampling=trace.sampling,
-                skipped=skipped,
-                **given,
-            )
+        label = Label(
+            trace.record.id,
+            source=self.by,
+            group=trace.group,
+            sampling=trace.sampling,
+            skipped=skipped,
+            **given,
         )
+        self.file.append(label)
         if skipped:
             self._waiting.rotate(-1)
         else:
             self._waiting.popleft()
             self._kept[trace.record.id] = keep
+        more = self._plan.answered(label) if self._plan else []
+        self._waiting.extend(more)
+        self.total += len(more)
         self._decided.append((trace, answer))
         self.revision += 1
+
+    def later(self) -> None:
+        """Put the current trace behind all others, without an answer."""
+        self._waiting.rotate(-1)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a plan says of the labels so far."""
+        return list(self._plan.lines) if self._plan else []
 
     def undo(self) -> None:
         """Return to the trace of the last answer and remove its label; requires :attr:`can_undo`."""
         trace, answer = self._decided.pop()
         self.file.remove_last()
+        if self._plan:
+            self._plan.forget(trace.record.id)
         if answer == "skip":
             self._waiting.rotate(1)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import chain, islice, zip_longest
 from pathlib import Path
@@ -16,6 +16,7 @@ from knowledgepulse_curator.labelling.label_session import ToLabel
 from knowledgepulse_curator.labels.labelled_inputs import LabelledInputs
 from knowledgepulse_curator.labels.labels import Labels, drawn_place, label_of
 from knowledgepulse_curator.promises.alarm import due, watch_of
+from knowledgepulse_curator.promises.plan import Plan
 from knowledgepulse_curator.promises.sample import Stream
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
@@ -39,7 +40,12 @@ TraceName = tuple[str, str]
 
 
 def traces_to_label(
-    given: LabelledInputs, labels: Labels, policy: Policy, count: int, watch: Path | None = None
+    given: LabelledInputs,
+    labels: Labels,
+    policy: Policy,
+    count: int,
+    watch: Path | None = None,
+    planned: Callable[[Stream], Plan] | None = None,
 ) -> list[ToLabel]:
     """Return a sample of the traces without a label; only these are held in memory.
 
@@ -47,11 +53,19 @@ def traces_to_label(
     continues.
 
     ``labels``: the labels of traces that nobody needs to label again. ``watch``: a file of promises, to take
-    the traces that are due for them.
+    the traces that are due for them. ``planned``: makes a plan, to take all traces of its steps instead, with
+    and without a label, and a sample of the domains without steps.
     """
     records = [*_scored_again(given.records(), policy)]
     sampling: Literal["random", "passing"] | None = None if given.is_selection else "random"
-    if watch is None:
+    steps = set[str]()
+    if planned is not None:
+        plan = planned(Stream(records, policy))
+        steps = set(plan.ids)
+        free = [one for one in records if not plan.domains.get(policy.profile(one.task_domain).domain)]
+        named = {record.id: record for record in records if record.id in steps}
+        sample = [*named.values(), *sample_to_label(free, labels, policy, count)]
+    elif watch is None:
         sample = sample_to_label(records, labels, policy, count)
     else:
         promises, stream = watch_of(watch).promises.values(), Stream(records, policy)
@@ -72,7 +86,7 @@ def traces_to_label(
             record,
             by_name.get((record.source, record.id)),
             tuple(name for name in runs[record.task] if name != record.id) if record.task else (),
-            sampling,
+            "step" if record.id in steps else sampling,
         )
         for record in sample
     ]

@@ -11,6 +11,7 @@ from knowledgepulse_worker.message_text import counted, printable
 _CHOSEN = {
     "random": "of traces chosen at random",
     "passing": "of passing traces chosen at random",
+    "step": "that a plan asked for",
     "feedback": "of feedback",
 }
 

@@ -16,7 +16,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.tools.policies.estimates import Array
 
-Sampling = Literal["random", "passing", "feedback"]
+Sampling = Literal["random", "passing", "step", "feedback"]
 """How the labelled traces were chosen."""
 
 _CHOSEN = ("random", "passing")
