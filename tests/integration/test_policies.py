@@ -213,3 +213,33 @@ async def test_each_record_is_audited_under_the_policy_that_scored_it(make_strea
         assert " × 0.2 " in explanation
     unknown = await kp_worker(stream, "policy", "show", "ffffffffffff")
     assert str(unknown.exception).startswith("no policy in force begins with 'ffffffffffff'; known: ")
+
+
+async def test_a_promise_holds_until_labels_that_come_late_withdraw_it(
+    stream, kp_worker, real_traces, tmp_path
+):
+    labels = f"{stream.settings.kafka.group}-labels"
+    await create(stream, labels)
+    evaluation, policy = tmp_path / "evaluation.json", tmp_path / "all.toml"
+    policy.write_text("[policy]\nthreshold = 0.0\n")
+    command = ("policy", "evaluate", "--labels-topic", labels, "--policy", policy, "--json")
+
+    async def label(lines, **members):
+        for number, line in enumerate(lines):
+            told = {"id": json.loads(line)["id"], "source": "ann", "group": f"{number} {members}"} | members
+            await stream.write(labels, json.dumps(told).encode(), key=told["id"].encode())
+
+    async def outcome(*options):
+        evaluation.write_text(output(await kp_worker(stream, *command, *options)))
+        return json.loads(evaluation.read_text())["promises"]["customer_service"]["outcome"]
+
+    await label(real_traces[:TRACES], keep=True, sampling="random")
+    assert await outcome("--promise", "0.7") == "promised"
+
+    later = real_traces[TRACES : 2 * TRACES]
+    await stream.scored(await stream.publish([Message(line, b"key", partition=0) for line in later]))
+    assert await outcome("--watch", evaluation) == "promised"
+    await label(later, keep=False)  # complaints that nobody asked for
+    assert await outcome("--watch", evaluation) == "promised"
+    await label(later, keep=False, sampling="passing")
+    assert await outcome("--watch", evaluation) == "withdrawn"

@@ -9,13 +9,13 @@ import pytest
 from knowledgepulse_curator.labelling import label_session
 from knowledgepulse_curator.labelling.label_session import LabelSession, ToLabel, open_labels
 from knowledgepulse_curator.labelling.traces_to_label import text_view, traces_to_label
+from knowledgepulse_curator.labels.labelled_inputs import LabelledInputs
 from knowledgepulse_curator.labels.labels import Label, labels_of_files
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import content, task_of
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.common.scored_records import score_json
-from knowledgepulse_worker.tools.policies.command_inputs import Inputs
 from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 
 LINE = '{"id":"kp:trace:%d","keep":true,"source":"ann"}\n'
@@ -94,7 +94,7 @@ def test_a_scored_line_is_shown_as_far_as_it_was_kept(tmp_path, real_traces):
     scorer = make_scorer(Settings(), None)
     scored = score_line(real_traces[0], scorer, Settings(), embedder="none")
     (tmp_path / "scored.jsonl").write_text(score_json(scored))
-    given = Inputs((tmp_path / "scored.jsonl",))
+    given = LabelledInputs((tmp_path / "scored.jsonl",))
 
     (trace,) = traces_to_label(given, {}, Policy(), 5)
     view, whole = text_view(None, trace.record.content), text_view(real_traces[0], None)
