@@ -1,6 +1,7 @@
 """How often is a promise broken on tasks that were not labelled? And what is promised?
 
-    PYTHONPATH=tests python -m policies.promises CORPUS... [--splits 200] [--labels 50 100 200] [--learned]
+    PYTHONPATH=tests python -m policies.promises CORPUS... [--splits 200] [--labels 50 100 200]
+        [--learned | --plans]
 
 Each CORPUS is a folder and a name without ending, of two files: NAME.scored, the output of ``kp-worker score
 --embedder lexical --partitions 4``, and NAME.labels.jsonl. Its tasks are split into halves at random, again
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +23,8 @@ from knowledgepulse_curator.fitting.fitted_promises import ranked_out_of_fold
 from knowledgepulse_curator.fitting.labelled_traces import LabelledTraces, matched
 from knowledgepulse_curator.fitting.learning import Wanted, learn
 from knowledgepulse_curator.labels.labels import labels_of_files
-from knowledgepulse_curator.promises.certificate import SHARES, widest
+from knowledgepulse_curator.promises.certificate import ERROR, SHARES, evidence, fewest, p_value, widest
+from knowledgepulse_curator.promises.plan import FEWEST, LADDER, LOOKS
 from knowledgepulse_curator.promises.sample import Stream
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings
@@ -82,14 +85,71 @@ def study(corpus, number, splits, *, learned):
     return rows
 
 
+def planned(corpus, inside, least, rng):
+    """Return the index of the share that a plan promises, as ``policy label --promise`` asks, and its labels.
+
+    None without a plan, as the best tenth is too small.
+    """
+    place, certified, asked = rng.random(len(corpus.kept)), None, set()
+    most = max(FEWEST, LOOKS * fewest(least, error=ERROR / LOOKS))
+    for share in LADDER:
+        passing = inside[corpus.width[inside] <= SHARES.index(share)]
+        if share == LADDER[0] and len(passing) < FEWEST:
+            return None
+        step = passing[np.argsort(place[passing])][:most]
+        for look in range(1, LOOKS + 1):
+            told = step[: ceil(len(step) * look / LOOKS)]
+            asked |= {*told.tolist()}
+            if p_value(evidence(corpus.kept[told], corpus.tasks[told]), least) <= ERROR / LOOKS:
+                certified = SHARES.index(share)
+                break
+        else:
+            break
+    return certified, len(asked)
+
+
+def study_plans(corpus, splits, write):
+    """Write by P how often a plan promises a share, and how often as many random labels do."""
+    for least in LEASTS:
+        draws, told, random, broken, labels = 0, 0, 0, 0, []
+        for seed in range(splits):
+            rng = np.random.default_rng([seed, 0])
+            inside, outside = corpus.halves(rng)
+            if (found := planned(corpus, inside, least, rng)) is None:
+                continue
+            at, number = found
+            drawn = inside[:number]
+            passes = np.array([corpus.width[drawn] <= share for share in range(len(SHARES))])
+            draws, labels = draws + 1, [*labels, number]
+            random += widest(corpus.kept[drawn], corpus.tasks[drawn], passes, least)[0] is not None
+            told += at is not None
+            broken += at is not None and corpus.kept[outside][corpus.width[outside] <= at].mean() < least
+        if told or random:
+            row = (
+                f"{told / draws:.0%}",
+                f"{random / draws:.0%}",
+                f"{broken / draws:.1%}",
+                int(np.median(labels)),
+            )
+            write(f"| {corpus.name} | {least} | {draws} | {' | '.join(map(str, row))} |\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpora", type=Path, nargs="+")
     parser.add_argument("--splits", type=int, default=200)
     parser.add_argument("--labels", type=int, nargs="+", default=[50, 100, 200])
     parser.add_argument("--learned", action="store_true")
+    parser.add_argument("--plans", action="store_true", help="labels that a plan asks for")
     given = parser.parse_args()
     write = sys.stdout.write
+    if given.plans:
+        columns = ("corpus", "P", "draws", "promised", "by random labels", "broken", "labels (median)")
+        write(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n")
+        for path in given.corpora:
+            study_plans(Corpus(path), given.splits, write)
+            sys.stdout.flush()
+        return
     columns = ("corpus", "kept of all", "labels", "P", "draws", "promised", "broken", "mean share promised")
     write(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n")
     for path in given.corpora:
