@@ -50,14 +50,13 @@ def built(folder):
     return {key: each for key, each in made.items() if each["kind"] != "Namespace"}
 
 
-@pytest.fixture
-def scaled(tmp_path):
-    """Return the folder of an overlay with KEDA."""
-    kubernetes = os.path.relpath(ROOT / "deploy/kubernetes", tmp_path)
-    components = [f"{kubernetes}/components/{name}" for name in ("prometheus-operator", "keda")]
-    overlay = {"namespace": NAMESPACE, "resources": [f"{kubernetes}/base"], "components": components}
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
-    return tmp_path
+def overlay(folder, *names):
+    """Return a folder with an overlay of the base with components."""
+    kubernetes = os.path.relpath(ROOT / "deploy/kubernetes", folder)
+    components = [f"{kubernetes}/components/{name}" for name in names]
+    content = {"namespace": NAMESPACE, "resources": [f"{kubernetes}/base"], "components": components}
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(content))
+    return folder
 
 
 def assert_same(chart, kustomize):
@@ -91,8 +90,20 @@ def test_kafka_over_tls_is_the_overlay():
     assert_same(rendered(*arguments, "--set-file", f"config={TLS / 'worker.toml'}"), built(TLS))
 
 
-def test_keda_is_the_component(scaled):
-    assert_same(rendered("--set", "prometheusOperator=true,keda=true"), built(scaled))
+@pytest.mark.parametrize(
+    "components",
+    [
+        ["prometheus-operator", "keda"],
+        ["assemble"],
+        ["evaluations"],
+        ["contributions"],
+        ["assemble", "evaluations", "contributions"],
+    ],
+)
+def test_components_are_those_of_kustomize(components, tmp_path):
+    values = [name.replace("prometheus-operator", "prometheusOperator") for name in components]
+    arguments = [argument for name in values for argument in ("--set", f"{name}=true")]
+    assert_same(rendered(*arguments), built(overlay(tmp_path, *components)))
 
 
 def test_each_value_is_where_it_belongs():
@@ -142,8 +153,14 @@ def test_keda_scales_by_the_lag_of_the_workers_own_group(tmp_path, config, value
 
 
 def test_all_pods_have_the_environment_the_annotations_and_the_labels():
-    made = rendered("--set", "env.KP_LOG__LEVEL=debug,annotations.owner=us,labels.team=traces")
-    for kind, name in (("Deployment", "kp-worker"), ("Job", "kp-worker-topics-1")):
+    made = rendered(
+        "--set", "env.KP_LOG__LEVEL=debug,annotations.owner=us,labels.team=traces,evaluations=true"
+    )
+    for kind, name in (
+        ("Deployment", "kp-worker"),
+        ("Deployment", "kp-worker-evaluations"),
+        ("Job", "kp-worker-topics-1"),
+    ):
         template = made[kind, name]["spec"]["template"]
         assert template["spec"]["containers"][0]["env"] == [{"name": "KP_LOG__LEVEL", "value": "debug"}]
         assert template["metadata"]["annotations"]["owner"] == "us"
