@@ -155,6 +155,15 @@ def test_every_alert_links_to_its_runbook_section(alerts, sections):
         assert alert["annotations"]["runbook_url"] == f"{{{{ $externalLabels.runbook }}}}#{anchor}"
 
 
+def test_alerts_of_older_releases_link_to_the_sections_of_their_states(root):
+    table = (root / "COMPATIBILITY.md").read_text(encoding="utf-8")
+    runbook = (root / "docs/operators/runbook.md").read_text(encoding="utf-8")
+    replaced = re.findall(r'^\| `(Kp\w+)` .*?`Kp\w+\{state="(\w+)"\}`', table, re.MULTILINE)
+    assert replaced
+    for name, state in replaced:
+        assert f'<a id="{name.lower()}"></a>\n\n## {state}\n' in runbook
+
+
 def test_every_runbook_section_has_meaning_checks_and_actions(sections):
     for name, text in sections.items():
         assert re.findall(r"^\*\*(.+?)\.\*\*", text, re.MULTILINE) == ["Means", "Look at", "Do"], name
