@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import signal
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 from producers import report
 from producers.comparison import NOT_INSTALLED, RIGHT, Verdict, compared
 from producers.play import play
-from producers.producer import ENVIRONMENTS, Producer, producers
+from producers.producer import ENVIRONMENTS, Producer, newest, producers, version
 from producers.record import record
 from producers.script import RUNS
 
@@ -20,6 +21,9 @@ def main() -> None:
     # Shells let programs in the background ignore it, and programs that these start, too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     arguments = _arguments()
+    if arguments.outdated:
+        _print_outdated(arguments)
+        return
     pairs = list(_chosen(arguments))
     missing = {} if arguments.compare else _not_installed(pairs)
     verdicts = {}
@@ -47,9 +51,24 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--output", type=Path, default=ENVIRONMENTS / "output", help="what producers write")
     parser.add_argument("--compare", action="store_true", help="compare what was written before")
+    parser.add_argument("--outdated", action="store_true", help="only list what has a newer release")
     parser.add_argument("--record", action="store_true", help="record the conversions that are right")
     parser.add_argument("--jobs", type=int, default=1, help="how many runs at a time")
     return parser.parse_args()
+
+
+def _print_outdated(arguments: argparse.Namespace) -> None:
+    """Print the producers whose program has a newer release than the one that is played."""
+    programs = {producer.requires[0]: producer for producer, _ in _chosen(arguments)}
+    for producer in programs.values():
+        played = version(producer.requires)
+        try:
+            found = newest(producer)
+        except (OSError, subprocess.CalledProcessError) as error:
+            print(f"{producer.title} {played}: not known, since {error}", flush=True)
+        else:
+            if found != played:
+                print(f"{producer.title} {played}: {found} is the newest", flush=True)
 
 
 def _chosen(arguments: argparse.Namespace) -> Iterator[tuple[Producer, str]]:

@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from producers.script import Script, script
@@ -109,6 +110,43 @@ class Producer:
         shutil.copytree(self.folder, self.place / "runner", dirs_exist_ok=True)
         shutil.copytree(JAVASCRIPT, self.place / "runner", dirs_exist_ok=True)
         return ""
+
+
+def newest(producer: Producer) -> str:
+    """Return the newest release of a producer's program, which is the first package that it requires.
+
+    Raises:
+        OSError: the client of its registry is missing.
+        subprocess.CalledProcessError: the client found none.
+    """
+    name = re.split("==|(?!^)@", producer.requires[0])[0]
+    if producer.language == "java":
+        return _newest_of_maven(name)
+    clients = {
+        "python": [
+            sys.executable,
+            "-m",
+            "pip",
+            "index",
+            "versions",
+            "--ignore-requires-python",
+            name.split("[")[0],
+        ],
+        "node": ["npm", "view", name, "version"],
+        "go": ["go", "list", "-m", "-f", "{{.Version}}", f"{name}@latest"],
+    }
+    told = subprocess.run(clients[producer.language], check=True, capture_output=True, text=True, cwd=ROOT)
+    found = re.search(r"\((.+?)\)|^(\S+)$", told.stdout, re.MULTILINE)
+    return next(filter(None, found.groups())) if found else ""
+
+
+def _newest_of_maven(name: str) -> str:
+    with TemporaryDirectory() as folder:
+        Path(folder, "pom.xml").write_text(_project([f"{name}@LATEST"]))
+        command = ["mvn", "--batch-mode", "dependency:list", "-DexcludeTransitive"]
+        told = subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder)
+    found = re.search(rf"{re.escape(name)}:jar:(\S+?):", told.stdout)
+    return found[1] if found else ""
 
 
 def version(requirements: list[str]) -> str:
