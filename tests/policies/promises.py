@@ -1,7 +1,7 @@
 """How often is a promise broken on tasks that were not labelled? And what is promised?
 
     PYTHONPATH=tests python -m policies.promises CORPUS... [--splits 200] [--labels 50 100 200]
-        [--learned | --plans]
+        [--learned] [--plans]
 
 Each CORPUS is a folder and a name without ending, of two files: NAME.scored, the output of ``kp-worker score
 --embedder lexical --partitions 4``, and NAME.labels.jsonl. Its tasks are split into halves at random, again
@@ -108,22 +108,36 @@ def planned(corpus, inside, least, rng):
     return certified, len(asked)
 
 
-def study_plans(corpus, splits, write):
-    """Write by P how often a plan promises a share, and how often as many random labels do."""
-    for least in LEASTS:
-        draws, told, random, broken, labels = 0, 0, 0, 0, []
-        for seed in range(splits):
-            rng = np.random.default_rng([seed, 0])
-            inside, outside = corpus.halves(rng)
-            if (found := planned(corpus, inside, least, rng)) is None:
+def study_plans(corpus, splits, write, *, learned):
+    """Write by P how often a plan promises a share, and how often as many random labels do.
+
+    ``learned``: whether to rank by a value that is fitted to 100 labels of the other half, whose tasks are
+    then left out.
+    """
+    rows = {least: [0, 0, 0, 0, []] for least in LEASTS}
+    formula = corpus.width
+    for seed in range(splits):
+        rng = np.random.default_rng([seed, 7])
+        inside, outside = corpus.halves(rng)
+        if learned:
+            fitted = rng.permutation(outside)[:100]
+            if (found := corpus.by_fit(fitted)) is None:
+                continue
+            corpus.width = found[1]
+            outside = outside[~np.isin(corpus.tasks[outside], corpus.tasks[fitted])]
+        for least, row in rows.items():
+            if (found := planned(corpus, inside, least, np.random.default_rng([seed, 8]))) is None:
                 continue
             at, number = found
             drawn = inside[:number]
             passes = np.array([corpus.width[drawn] <= share for share in range(len(SHARES))])
-            draws, labels = draws + 1, [*labels, number]
-            random += widest(corpus.kept[drawn], corpus.tasks[drawn], passes, least)[0] is not None
-            told += at is not None
-            broken += at is not None and corpus.kept[outside][corpus.width[outside] <= at].mean() < least
+            row[0] += 1
+            row[1] += at is not None
+            row[2] += widest(corpus.kept[drawn], corpus.tasks[drawn], passes, least)[0] is not None
+            row[3] += at is not None and corpus.kept[outside][corpus.width[outside] <= at].mean() < least
+            row[4].append(number)
+    corpus.width = formula
+    for least, (draws, told, random, broken, labels) in rows.items():
         if told or random:
             row = (
                 f"{told / draws:.0%}",
@@ -147,7 +161,7 @@ def main():
         columns = ("corpus", "P", "draws", "promised", "by random labels", "broken", "labels (median)")
         write(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n")
         for path in given.corpora:
-            study_plans(Corpus(path), given.splits, write)
+            study_plans(Corpus(path), given.splits, write, learned=given.learned)
             sys.stdout.flush()
         return
     columns = ("corpus", "kept of all", "labels", "P", "draws", "promised", "broken", "mean share promised")
