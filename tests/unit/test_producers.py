@@ -39,17 +39,13 @@ def test_a_recorded_run_is_converted_to_what_happened(recorded):
     assert compared(recorded, traces_of(recorded)) == []
 
 
-UNLINKED = {"mastra: sub_agent"}
-"""Runs whose spans are a trace of their own, which nothing links to the call that started them."""
-
-
 @pytest.mark.parametrize("name", [name for name in RECORDED if name.endswith(": sub_agent")])
 def test_a_run_that_a_call_started_names_the_run_of_the_call(name):
     lead, *started = traces_of(RECORDED[name])
 
     parents = [trace["metadata"].get("parent_id") for trace in started]
 
-    assert parents == [None if name in UNLINKED else lead["id"]] * len(started)
+    assert parents == [lead["id"]] * len(started)
 
 
 TOLD_BY = {"why the answer ended": {"finish reasons"}, "that a call failed": {"exit codes", "failed calls"}}

@@ -19,7 +19,7 @@ const common = { model, instructions: INSTRUCTIONS };
 const baker = new Agent({ ...common, id: 'baker', name: 'baker', tools: { weigh: weighing } });
 const asking = createTool({
   id: 'ask_baker', description: 'Asks.', inputSchema: z.object({ input: z.string() }),
-  execute: async ({ input }) => (await baker.generate(input)).text,
+  execute: async ({ input }, { tracingContext }) => (await baker.generate(input, { tracingContext })).text,
 });
 const seller = new Agent({ ...common, id: 'seller', name: 'seller', tools: { ask_baker: asking } });
 
