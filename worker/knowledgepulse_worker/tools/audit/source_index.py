@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -23,6 +24,7 @@ from knowledgepulse_worker.records.ledger_records import Entry, Failure, decode_
 from knowledgepulse_worker.records.output_headers import worker_headers
 from knowledgepulse_worker.records.outputs import with_original_timestamp
 from knowledgepulse_worker.settings import RecordSettings, TopicSettings
+from knowledgepulse_worker.tools.common.base64_headers import has_base64_headers
 
 _FORMER_REPEATS = 512
 """The number of offsets by which outputs of releases before 0.3.0 could repeat after a crash."""
@@ -114,6 +116,7 @@ class SourceIndex:
 
     def __init__(self, topics: TopicSettings, partitions: int) -> None:
         self.foreign = 0  # number of outputs without a source in the raw topic
+        self.base64: Counter[str] = Counter()  # those of them whose headers are base64, by topic
         self._topics = topics
         self._decisions = {topics.of(route): route.name for route in ROUTES.values()}
         self._partitions = partitions
@@ -223,6 +226,7 @@ class SourceIndex:
         partition_output = read(with_original_timestamp(record))
         if partition_output is None or partition_output[1].says.offset > sys.maxsize:
             self.foreign += 1
+            self.base64[record.topic] += has_base64_headers(record.headers)
             return None
         partition, output = partition_output
         self._note(record, partition, output.says.offset)

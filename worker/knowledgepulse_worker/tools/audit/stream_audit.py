@@ -25,6 +25,7 @@ from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.audit.audit_report import AuditReport, PartitionReport
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
 from knowledgepulse_worker.tools.audit.source_index import SourceIndex
+from knowledgepulse_worker.tools.common.base64_headers import warn_of_base64_headers
 from knowledgepulse_worker.tools.terminal.console import TopicProgressCallback
 
 # Small enough to show progress while texts are embedded.
@@ -148,6 +149,8 @@ class _Run:
             ]
             existing = [self.topics[name] for name in topics.outputs if name in self.topics]
             compacted = [topic.name for topic in existing if topic.is_compacted]
+            for name, count in index.base64.items():
+                warn_of_base64_headers(name, count)
             return AuditReport(topics.raw, reports, index.foreign, compacted)
 
     async def _audit_partition(self, partition: int, committed: int, index: SourceIndex) -> PartitionReport:

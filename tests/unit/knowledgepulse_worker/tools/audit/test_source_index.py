@@ -1,5 +1,7 @@
 """The index of outputs and ledger entries ignores or rejects everything else in these topics."""
 
+from base64 import b64encode
+
 import pytest
 
 from knowledgepulse_kafka.records import OutputRecord
@@ -59,6 +61,16 @@ def test_outputs_without_a_source_in_the_raw_topic_are_foreign(index, record):
 
     assert index.foreign == 1
     assert [known for partition in range(PARTITIONS) for known in index.known(partition)] == []
+    assert index.base64.total() == 0
+
+
+def test_outputs_whose_headers_a_connect_cluster_wrote_as_base64_are_counted_for_the_warning(index):
+    index.add_outputs(
+        [scored(b64encode(b"raw-traces/1/1"), topic=topic) for topic in ("rejected", "contribute")]
+    )
+    index.add_outputs([scored(b64encode(b"raw-traces/1/2"))])
+
+    assert (index.foreign, index.base64) == (3, {"rejected": 2, "contribute": 1})
 
 
 def test_the_last_header_with_a_name_is_the_workers(index):
