@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import sys
+from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
@@ -139,6 +142,20 @@ async def test_tune_rescore_evaluate_and_show_on_topics(stream, kp_worker, confi
     assert f"from {trace['source']} at 20" in by_id
     assert f"policy {Policy().digest}:" in by_id
     assert output(await kp_worker(stream, "traces", "show", trace["source"])) == by_id
+    assert await followed(config(stream.settings)) == {trace["id"] for trace in listed}
+
+
+async def followed(settings):
+    """Return the ids that `traces list --follow` prints; then Ctrl-C ends it."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "knowledgepulse_worker.cli.entry"),
+        *("traces", "list", "--follow", "--json", "--config", settings),
+        stdout=PIPE,
+    )
+    lines = [json.loads(await process.stdout.readline()) for _ in range(TRACES)]
+    process.send_signal(signal.SIGINT)
+    assert await process.wait() == 0
+    return {line["id"] for line in lines}
 
 
 @pytest.mark.parametrize(

@@ -99,3 +99,17 @@ def test_the_timer_starts_the_service_at_the_time_that_the_page_names():
     assert timer["Timer"]["OnCalendar"] == ["*-*-* 03:00:00"]
     assert "at three o'clock" in PAGE.read_text()
     assert timer["Install"]["WantedBy"] == ["timers.target"]
+
+
+def test_the_worker_is_stopped_in_order_and_not_started_again_with_wrong_settings():
+    service = unit("kp-worker.service")["Service"]
+    (start,) = service["ExecStart"]
+    _, name, *arguments = start.split()
+    needed = Settings().limits.drain + 30
+
+    assert (name, arguments) == ("run", ["--config", "${CONFIG}"])
+    assert "--config" in {option for parameter in command("run").params for option in parameter.opts}
+    assert int(service["TimeoutStopSec"][0]) >= needed
+    assert service["KillMode"] == ["mixed"], "a signal for the child would be no end in order"
+    assert service["Restart"] == ["on-failure"]
+    assert service["RestartPreventExitStatus"] == [str(os.EX_CONFIG)]

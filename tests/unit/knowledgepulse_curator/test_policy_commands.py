@@ -21,7 +21,7 @@ def output(result):
 def test_tune_proposes_a_policy_that_check_accepts_and_rescore_tries(kp_worker, scored, tmp_path):
     proposed = tmp_path / "proposed.toml"
 
-    text = output(kp_worker("policy", "tune", scored, "--target", "0.2", "--output", proposed))
+    text = output(kp_worker("policy", "tune", scored, "--target", "0.2", "--threshold", "--output", proposed))
     assert "The threshold that lets 20.0% of a domain's traces pass" in text
     assert "[policy]" not in text
     assert "customer_service: threshold 0.75 → 0." in output(kp_worker("policy", "check", proposed))

@@ -7,6 +7,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from knowledgepulse_curator.labels.labelled_inputs import (
     labels_to_use,
 )
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.tools.policies.command_inputs import policy_option
 from knowledgepulse_worker.tools.terminal.arguments import EXISTING, NewFile
 from knowledgepulse_worker.tools.terminal.console import errors
@@ -97,7 +99,8 @@ def label(
     no label in --labels, of all domains in turns. Nothing leaves the machine: the page is served on
     127.0.0.1, at an address that only this command prints. Each label is on disk before the next trace; the
     same command continues after the last one. Two people who label the same traces give different names and
-    files.
+    files. Raw traces are scored by their words, unless --embedder names another or --promise is given: no
+    model is loaded.
 
     With --promise, a plan beside the labels says which traces are asked for, and the same command continues
     it. The page says after each look what is promised, how many labels the next look takes, and when to stop.
@@ -117,6 +120,9 @@ def label(
     from knowledgepulse_curator.labelling.traces_to_label import traces_to_label  # noqa: PLC0415 - keeps `--help` fast
 
     given.require_other(output)
+    following = _evaluation(given, output)
+    if least is None:  # a promise is of the scores that the worker gives; else, a model only takes time
+        given = replace(given, embedder=given.embedder or "lexical")
     policy, labels = given.policy, labels_to_use(given.all_labels(required=False))
     with open_labels(output) as file:
         if file.removed:
@@ -129,8 +135,9 @@ def label(
                 given, least, output, count, [one for one in told if one.is_judges == (not by)]
             )
         if by is not None:
-            texts = {"rubric": _text_of(rubric) if rubric else "", "next": _evaluation(given, output)}
-            asyncio.run(_serve(serving_labels(LabelSession(queue, file, by, plan), policy, texts, port)))
+            texts = {"rubric": _text_of(rubric) if rubric else "", "next": following}
+            serving = serving_labels(LabelSession(queue, file, by, plan), policy, texts, port)
+            asyncio.run(until_stopped(partial(_serve, serving)))
         elif url is not None and model is not None and rubric is not None:
             asked = Judge(url, model, _text_of(rubric), per_minute, times, os.environ.get("OPENAI_API_KEY"))
             click.echo(asyncio.run(judge_traces(LabelSession(queue, file, asked.source, plan), asked)))
@@ -170,7 +177,7 @@ def _text_of(rubric: Path) -> str:
         raise InputError(f"{rubric}: cannot be read: {error}") from None
 
 
-async def _serve(serving: AbstractAsyncContextManager[str]) -> None:
+async def _serve(serving: AbstractAsyncContextManager[str], stop: asyncio.Event) -> None:
     async with serving as address:
         click.echo(f"label at {address}")
-        await asyncio.Event().wait()
+        await stop.wait()

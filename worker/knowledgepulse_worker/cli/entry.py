@@ -207,6 +207,9 @@ class _Group(CommandGroup):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:  # Ctrl-C cut the work off; commands that end with it return
+            click.echo(err=True)  # behind the terminal's ^C
+            sys.exit(128 + signal.SIGINT)
         except EXPECTED as error:
             exception = click.ClickException(printable_lines(str(error)))
             exception.exit_code = exit_status_of(error)

@@ -91,7 +91,7 @@ def test_a_planted_signal_is_found_with_its_signs_and_proposed(planted):
     passing = sum(score.decision == "contribute" for score in scores_under(records, written))
     assert passing / len(records) == pytest.approx(0.2, abs=0.04)
     assert written.profile("default").share == 0.2
-    assert tune(records, written, 0.2).proposed == written
+    assert tune(records, written, 0.2, by_threshold=True).proposed == written
     assert report(found).startswith("fit: default: the labels support the learned value")
     json.dumps(plain(found))
 

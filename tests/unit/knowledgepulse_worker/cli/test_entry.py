@@ -25,6 +25,7 @@ from knowledgepulse_worker.policy import REFERENCE_WEIGHTS
 from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.lazy_command import loaded
+from knowledgepulse_worker.tools.demo.processes import free_ports
 from support.commands import command
 
 KP_WORKER = [sys.executable, "-m", "knowledgepulse_worker.cli.entry"]
@@ -424,3 +425,61 @@ def test_an_ignored_sighup_stays_ignored():
     shell = ["sh", "-c", 'trap "" HUP; exec "$0" -c "$1"', sys.executable, code]
     done = subprocess.run(shell, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_ctrl_c_that_cuts_work_off_is_status_130(traces, tmp_path):
+    """It was 1, like any error, and said "Aborted!"."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    line = traces.read_bytes().splitlines()[0]
+    with (
+        subprocess.Popen(
+            [*KP_WORKER, "score", str(pipe), "--embedder", "none"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+        pipe.open("wb") as more,
+    ):
+        more.write(line + b"\n")
+        more.flush()
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert "Aborted" not in errors
+
+
+def test_ctrl_c_is_the_documented_end_of_labelling(traces, tmp_path):
+    options = ["--by", "ann", "--output", str(tmp_path / "labels.jsonl"), "--port", str(free_ports(1)[0])]
+    with subprocess.Popen(
+        [*KP_WORKER, "policy", "label", str(traces), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout.readline().startswith("label at ")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+
+    assert (process.returncode, errors) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["score {} --embedder none", "score {} --embedder none --table", "convert {}", "traces list {}"],
+)
+def test_a_closed_pipe_ends_a_command_quietly_with_status_1(traces, command):
+    """As `| head` closes it."""
+    command = command.format(traces).split()
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed:
+        ended = subprocess.run(
+            [*KP_WORKER, *command], stdout=closed, stderr=subprocess.PIPE, text=True, check=False
+        )
+
+    told = [line for line in ended.stderr.splitlines() if "convert" not in line and "trace" not in line]
+    assert (ended.returncode, told) == (1, [])

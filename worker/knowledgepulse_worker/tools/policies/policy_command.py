@@ -156,25 +156,32 @@ def find_policy(history: Sequence[KeptPolicy], digest: str) -> KeptPolicy:
 @command_inputs.source_options
 @command_inputs.policy_option
 @command_inputs.target_option
+@click.option("--threshold", "by_threshold", is_flag=True, help="Propose thresholds instead of a share.")
 @command_inputs.plot_option
 @command_inputs.output_option
 @json_option
 def tune(
-    given: command_inputs.Inputs, target: float, plot: Path | None, output: Path | None, as_json: bool
+    given: command_inputs.Inputs,
+    target: float,
+    by_threshold: bool,
+    plot: Path | None,
+    output: Path | None,
+    as_json: bool,
 ) -> None:
-    """Find the thresholds that let a target share of the traces pass.
+    """Propose what lets a target share of the traces pass: that share, or thresholds.
 
     Reads scored traces from the workers' topics, or from FILES. FILES contain the output of
     `kp-worker score`, or raw traces, which are scored first. For each domain, prints the distribution of the
     scores, the share of traces that would pass at each threshold, what shares would have let pass in the
-    traces' order, and what a lowest novelty would withhold. Then prints a [policy] to review.
+    traces' order, and what a lowest novelty would withhold. Then prints a [policy] to review: with the share,
+    which holds as scores change, or with thresholds.
     """
     from knowledgepulse_worker.tools.policies import tune, tune_report  # noqa: PLC0415 - keeps `--help` fast
 
     given.require_other(output)
     active = given.policy
     records = given.comparable()
-    tuning = tune.tune(records, active, target)
+    tuning = tune.tune(records, active, target, by_threshold=by_threshold)
     if plot:
         from knowledgepulse_worker.tools.policies.plots import save  # noqa: PLC0415
         from knowledgepulse_worker.tools.policies.tune_plot import plot_tuning  # noqa: PLC0415 - matplotlib is slow

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from knowledgepulse_kafka.rights import READ, topic_rights
@@ -19,6 +20,9 @@ from knowledgepulse_worker.tools.common.base64_headers import has_base64_headers
 from knowledgepulse_worker.tools.common.scored_records import is_named, read_counted
 from knowledgepulse_worker.tools.terminal.arguments import Period
 from knowledgepulse_worker.tools.terminal.console import TopicProgressCallback, topic_progress
+
+FOLLOW_PAUSE = 0.5
+"""Seconds between two looks at topics that are followed."""
 
 
 async def require_topics(
@@ -60,6 +64,24 @@ class ScoredTopics:
                 seen.add((scored.source, scored.id))
                 yield record, scored
 
+    async def follow(self, period: Period) -> AsyncIterator[ScoredRecord]:
+        """Yield the scored records of a period, and then those that arrive, until it is closed."""
+        read: dict[tuple[str, int], int] = {}
+        while True:
+            for topic, partition in [(each, n) for each in self.topics for n in range(each.partitions)]:
+                held = await self._reader.bounds(topic.name, partition)
+                start = read.get((topic.name, partition))
+                if start is None and period.since_ms is not None:
+                    start = await self._reader.first_since(topic.name, partition, period.since_ms)
+                    start = held.stop if start is None else start
+                read[topic.name, partition] = held.stop
+                new = range(max(start or 0, held.start), held.stop)
+                async for record in self._reader.read(topic.name, partition, new):
+                    scored = read_counted(record) if record.timestamp in period else None
+                    if scored is not None:
+                        yield scored
+            await asyncio.sleep(FOLLOW_PAUSE)
+
     async def find(self, name: str) -> list[ScoredRecord]:
         """Return the different records with this name, or at this position of a raw or scored topic."""
         traces: list[ScoredRecord] = []
@@ -92,6 +114,27 @@ async def open_scored_topics(settings: Settings) -> AsyncIterator[ScoredTopics]:
     async with TopicReader(settings.kafka.client_config(), settings.limits.batch_bytes) as reader:
         with topic_progress() as progress:
             yield ScoredTopics(reader, topics, progress)
+
+
+async def follow_scored_topics(
+    settings: Settings, period: Period, show: Callable[[ScoredRecord], None], stop: asyncio.Event
+) -> None:
+    """Show the scored traces of the topics, and those that arrive, until a stop is requested."""
+    topics = await require_topics(settings, settings.topics.scored)
+
+    async def show_all() -> None:
+        async with TopicReader(settings.kafka.client_config(), settings.limits.batch_bytes) as reader:
+            async for scored in ScoredTopics(reader, topics, lambda *_: None).follow(period):
+                show(scored)
+
+    showing, stopping = asyncio.create_task(show_all()), asyncio.create_task(stop.wait())
+    await asyncio.wait({showing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if showing.done():
+        showing.result()  # which raises what ended it
+    showing.cancel()
+    with suppress(asyncio.CancelledError):
+        await showing
 
 
 async def policy_history(settings: Settings) -> list[KeptPolicy]:

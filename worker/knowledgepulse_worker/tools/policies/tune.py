@@ -14,7 +14,7 @@ import tomli_w
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import counted, printable
-from knowledgepulse_worker.policy import DomainPolicy, Policy
+from knowledgepulse_worker.policy import DomainPolicy, Policy, places
 from knowledgepulse_worker.scoring import Score, ScoredRecord, scores_under
 from knowledgepulse_worker.settings import EmbeddingSettings
 from knowledgepulse_worker.tools.policies.estimates import Array, Estimate, kth_largest, share
@@ -107,10 +107,16 @@ class Tuning:
     proposed: Policy
 
 
-def tune(records: Iterable[ScoredRecord], policy: Policy, target: float) -> Tuning:
-    """Score records under a policy and propose thresholds.
+def tune(
+    records: Iterable[ScoredRecord], policy: Policy, target: float, *, by_threshold: bool = False
+) -> Tuning:
+    """Score records under a policy and propose shares, which hold as the scores change, or thresholds.
 
-    ``target``: the share of each domain that should pass, more than 0 and up to 1.
+    Args:
+        records: the scored traces.
+        policy: the policy.
+        target: the share of each domain that should pass, more than 0 and up to 1.
+        by_threshold: whether thresholds are proposed.
 
     Raises:
         InputError: there are no records, or the policy withholds them all.
@@ -130,19 +136,23 @@ def tune(records: Iterable[ScoredRecord], policy: Policy, target: float) -> Tuni
     domains = {
         name: _tune_domain(by_domain[name], novelties[name], policy, target) for name in sorted(by_domain)
     }
-    proposed = with_changes(policy, proposed_changes(domains, target, policy.share_window))
+    changes = proposed_changes(domains, target, policy.share_window, by_threshold=by_threshold)
+    proposed = with_changes(policy, changes)
     return Tuning(policy.digest, target, domains, embedders_of(records), withheld, proposed)
 
 
-def proposed_changes(domains: Mapping[str, DomainTuning], target: float, window: int) -> Changes:
-    """Return the proposed thresholds by domain, and the target as the share of the others.
+def proposed_changes(
+    domains: Mapping[str, DomainTuning], target: float, window: int, *, by_threshold: bool
+) -> Changes:
+    """Return the target as the share of each domain, or the proposed thresholds.
 
-    A domain gets a share if it has one, or if too few traces tell a threshold. ``window``: the number of
-    traces among which a share is counted.
+    A domain gets a share all the same if it has one, or if too few traces tell a threshold, and a threshold
+    if the window, in which a share is counted, is too small for one of its places.
     """
     changes: dict[str, dict[str, float]] = {}
     for name, domain in domains.items():
-        if domain.share is not None or (domain.has_few and math.ceil(1 / target) <= window):
+        wanted = domain.has_few or not by_threshold
+        if domain.share is not None or (wanted and math.ceil(1 / target) <= window):
             changes[name] = {"share": target}
         elif domain.proposal is not None:
             changes[name] = {"threshold": domain.proposal.passing.threshold}
@@ -150,9 +160,20 @@ def proposed_changes(domains: Mapping[str, DomainTuning], target: float, window:
 
 
 def proposed_toml(tuning: Tuning) -> str:
-    """Return the proposed ``[policy]`` as TOML, with a comment on the effect of each threshold."""
-    comments = [f"embedder: {described(tuning.embedders)}", *map(effect, tuning.domains.values())]
+    """Return the proposed ``[policy]`` as TOML, with a comment on its effect on each domain."""
+    effects = (_proposed_effect(domain, tuning) for domain in tuning.domains.values())
+    comments = [f"embedder: {described(tuning.embedders)}", *effects]
     return policy_toml(tuning.proposed, comments)
+
+
+def _proposed_effect(domain: DomainTuning, tuning: Tuning) -> str:
+    proposed = tuning.proposed.profile(domain.domain).share
+    if domain.share is not None or domain.has_few or proposed is None or domain.proposal is None:
+        return effect(domain)
+    return (
+        f"{domain.domain}: of {counted(domain.traces, 'trace')}, share {proposed:g} passes the best "
+        f"{places(proposed, domain.traces):,}, here from {domain.proposal.passing.threshold}"
+    )
 
 
 def effect(domain: DomainTuning) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.cells import cell_len, set_cell_size
 
@@ -19,6 +19,9 @@ _WIDE = 160
 
 _LEAST = {"OBJECTIVE → RESULT": 18, "ID": 12, "SOURCE": 12, "DOMAIN": 8}
 """The cells that a narrow terminal shortens, the first ones first, and the columns that are left to each."""
+
+_FOLLOWED = {"SOURCE": 14, "DOMAIN": 10, "SCORE": 6, "DECISION": 10, "ENDING": 11, "STEPS": 5}
+"""The columns of a terminal whose next lines are not known yet; the rest is the last cell's."""
 
 _NAMES = {"SOURCE", "ID"}
 """Cells that are shortened in their middle."""
@@ -51,6 +54,23 @@ def fitted(records: Sequence[ScoredRecord], width: int) -> Iterator[str]:
     for row in rows:
         fitting = (_cell(*item) for item in zip(widths, row, widths.values(), strict=True))
         yield " ".join(fitting).rstrip()
+
+
+def followed(width: int | None) -> Callable[[ScoredRecord | None], str]:
+    """Return a function from a trace to its line, or from None to the heads, before the next one is known.
+
+    ``width``: the terminal's; None for a pipe, whose lines are those of :func:`lines`.
+    """
+    if width is None:
+        return lambda record: _COLUMNS.format(*(_cells(record, record.source) if record else _HEADS))
+    last = _HEADS[-1]
+    widths = {**_FOLLOWED, last: max(width - sum(_FOLLOWED.values()) - len(_FOLLOWED), _LEAST[last])}
+
+    def line(record: ScoredRecord | None) -> str:
+        cells = dict(zip(_HEADS, _cells(record, record.source) if record else _HEADS, strict=True))
+        return " ".join(_cell(head, cells[head], room) for head, room in widths.items()).rstrip()
+
+    return line
 
 
 def _widths(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> dict[str, int]:

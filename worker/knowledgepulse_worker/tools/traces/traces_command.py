@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.policy import Policy, by_digest, is_digest_of
+from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.printable import time_text
@@ -58,6 +60,7 @@ def traces() -> None:
     metavar="SECONDS",
     help="Look again each second, for so long, until there are such traces and no more arrive.",
 )
+@click.option("--follow", is_flag=True, help="Go on with the traces that arrive, until Ctrl-C.")
 @json_lines_option
 def list_traces(
     domain: str | None,
@@ -65,6 +68,7 @@ def list_traces(
     most: float,
     near: int | None,
     wait: int | None,
+    follow: bool,
     as_json: bool,
     given: Inputs,
 ) -> None:
@@ -81,11 +85,16 @@ def list_traces(
         raise click.UsageError(f"--min {least:g} is above --max {most:g}, so no score can match")
     if wait and given.files:
         raise click.UsageError("--wait applies only to topics: files do not change")
+    if follow and (given.files or near or wait):
+        raise click.UsageError("--follow applies only to topics, without --near and --wait")
 
     def is_listed(record: ScoredRecord) -> bool:
         of_domain = domain in (None, record.task_domain, record.score.domain)
         return of_domain and least <= record.score.quality_score <= most
 
+    if follow:
+        _follow(given, is_listed, as_json=as_json)
+        return
     listed = _listed(given, is_listed, time.monotonic() + (wait or 0))
     if near is not None:
         listed = heapq.nsmallest(near, listed, key=_distance)
@@ -97,6 +106,21 @@ def list_traces(
     else:
         print_parts(*listing.lines(listed))
     errors.print(counted(len(listed), "trace"))
+
+
+def _follow(given: Inputs, is_listed: Callable[[ScoredRecord], bool], *, as_json: bool) -> None:
+    """Print traces, and those that arrive, until a signal asks for the end."""
+    from knowledgepulse_worker.tools.policies.scored_topics import follow_scored_topics  # noqa: PLC0415 - keeps `--help` fast
+
+    line = listing.followed(get_terminal_size().columns if sys.stdout.isatty() else None)
+
+    def show(record: ScoredRecord) -> None:
+        if is_listed(record):
+            click.echo(_line(record) if as_json else line(record))
+
+    if not as_json:
+        click.echo(line(None))
+    asyncio.run(until_stopped(partial(follow_scored_topics, given.settings, given.period, show)))
 
 
 def _listed(given: Inputs, is_listed: Callable[[ScoredRecord], bool], deadline: float) -> list[ScoredRecord]:

@@ -438,3 +438,17 @@ async def test_a_key_beside_a_user_in_the_address_is_refused(monkeypatch):
     with pytest.raises(InputError, match="has a user, and there is a key: only one of them can be sent"):
         async with connected("phoenix", "http://ann:pass@localhost", "default"):
             pass
+
+
+async def test_a_score_of_the_backend_judges_the_runs_that_are_pulled():
+    """As `convert` takes it, with `--success-from`."""
+    fake = FakeMLflow()
+    fake.runs = [AgentRun(0, judgements={"correctness": 0.4}), AgentRun(1, judgements={"correctness": 0.8})]
+    async with fake.served() as url:
+        result = await invoked("pull", fake.name, url, "--success-from", "correctness=0.5")
+
+    told = [json.loads(line)["metadata"] for line in result.stdout.splitlines()]
+    assert sorted((each["success"], each["outcome_source"]) for each in told) == [
+        (False, "label"),
+        (True, "label"),
+    ]

@@ -1,5 +1,7 @@
 """Scored traces from topics, in memory."""
 
+import asyncio
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -7,6 +9,7 @@ import pytest
 
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_schemas.trace import trace_id_of
+from knowledgepulse_worker.tools.policies import scored_topics
 from knowledgepulse_worker.tools.policies.scored_topics import ScoredTopics
 from knowledgepulse_worker.tools.terminal.arguments import Period
 from support.scored import dead_letter
@@ -79,3 +82,18 @@ async def test_finds_a_trace_by_id_source_or_position(topics, published_traces):
     for name in (expected.id, "rejected/0/0", f"rejected/0/{repeat}"):
         assert await scored_topics.find(name) == [expected]
     assert await scored_topics.find("rejected/0/1000") == []
+
+
+async def test_what_arrives_is_followed_after_what_is_there(topics, published_traces, monkeypatch):
+    monkeypatch.setattr(scored_topics, "FOLLOW_PAUSE", 0)
+    written, followed = topics
+    async with aclosing(followed.follow(Period(since=at(152)))) as following:
+        first = [(await anext(following)).source for _ in range(2)]
+        waiting = asyncio.ensure_future(anext(following))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        written.append(replace(dead_letter(200), topic="rejected"))
+        written.append(published_traces[153])
+
+        assert (await waiting).source == "raw-traces/0/153"
+    assert sorted(first) == ["raw-traces/0/152", "raw-traces/0/153"]

@@ -19,7 +19,7 @@ CUSTOMER_SERVICE = np.array([0.20, 0.30, 0.20, 0.30])
 
 @pytest.fixture(scope="module")
 def tuning(reference_records):
-    return tune(reference_records, Policy(), 0.1)
+    return tune(reference_records, Policy(), 0.1, by_threshold=True)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_leaves_out_traces_that_the_policy_withholds(make_record):
         for visibility in ("org", "private", "network")
     ]
 
-    tuning = tune(records, guarded, 0.5)
+    tuning = tune(records, guarded, 0.5, by_threshold=True)
 
     assert (tuning.domains["default"].traces, tuning.withheld) == (4, 8)
     assert tuning.domains["default"].proposal.passing.threshold == pytest.approx(0.6, abs=1e-4)
@@ -53,9 +53,9 @@ def test_leaves_out_traces_that_the_policy_withholds(make_record):
     assert tuning.proposed.contribute_visibility == ("org",)
     assert 'contribute_visibility = [\n    "org",\n]' in proposed_toml(tuning)
     with pytest.raises(InputError, match="no scored traces to tune with: the policy withholds all 4"):
-        tune(records[1::3], guarded, 0.5)
+        tune(records[1::3], guarded, 0.5, by_threshold=True)
     with pytest.raises(InputError, match="no scored traces"):
-        tune([], Policy(), 0.1)
+        tune([], Policy(), 0.1, by_threshold=True)
 
 
 def test_describes_a_domain_by_its_own_traces_and_lets_the_target_share_pass(tuning, scores):
@@ -103,7 +103,7 @@ def test_changes_do_not_change_other_domains(thresholds, weights):
 def test_the_proposal_passes_at_most_the_target_and_the_share_that_is_promised(make_record, scores, target):
     records = [make_record((score,) * 4) for score in scores]
 
-    tuning = tune(records, Policy(), target)
+    tuning = tune(records, Policy(), target, by_threshold=True)
 
     written = Policy.model_validate(tomllib.loads(proposed_toml(tuning))["policy"])
     domain = tuning.domains["default"]
@@ -119,3 +119,13 @@ def test_the_proposal_passes_at_most_the_target_and_the_share_that_is_promised(m
         passing = sum(record.under(proposed).decision == "contribute" for record in records)
         assert passing == round(domain.proposal.passing.share.value * len(records))
         assert passing <= target * len(records) + 1e-6
+
+
+def test_a_share_is_proposed_unless_a_threshold_is_asked_for(reference_records):
+    """It holds as the scores change, and with another embedder."""
+    tuning = tune(reference_records, Policy(), 0.1)
+
+    assert {domain.share for domain in map(tuning.proposed.profile, tuning.domains)} == {0.1}
+    largest = max(tuning.domains.values(), key=lambda domain: domain.traces)
+    best = f"share 0.1 passes the best {round(largest.traces / 10)}, here from "
+    assert f"# {largest.domain}: of {largest.traces} traces, {best}" in proposed_toml(tuning)

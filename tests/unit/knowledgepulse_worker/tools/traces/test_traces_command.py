@@ -52,6 +52,31 @@ def test_score_decision_ending_and_objective_are_read_at_any_width_of_a_terminal
     assert all(excerpt(record)[:7] in row for record, row in zip(records, rows, strict=True))
 
 
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_line_of_a_trace_that_is_followed_fits_a_terminal(width, scored):
+    """The next ones are not known yet, so that columns have fixed widths."""
+    records = [
+        read_line("raw-traces/12/123456789", line.encode()) for line in scored.read_text().splitlines()
+    ]
+    line = listing.followed(width)
+
+    lines = [line(None), *map(line, records)]
+
+    assert max(map(cell_len, lines)) <= width
+    score = lines[0].index("SCORE")
+    assert all(
+        row[score : score + 6] == f"{record.score.quality_score:.4f}"
+        for record, row in zip(records, lines[1:], strict=True)
+    )
+    assert listing.followed(None)(records[0]) == list(listing.lines(records[:1]))[1]
+
+
+def test_files_are_not_followed(kp_worker, scored):
+    refused = kp_worker("traces", "list", scored, "--follow")
+
+    assert "--follow applies only to topics, without --near and --wait" in refused.stderr
+
+
 def test_the_first_traces_are_waited_for_and_brokers_that_cannot_be_reached_are_not(kp_worker, monkeypatch):
     """As after the first `publish`: a loop around the command never ended with a wrong address."""
     topics = [InputError("contain no scored traces"), [], NoBrokerError("refused")]
