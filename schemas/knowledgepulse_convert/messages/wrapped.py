@@ -44,6 +44,9 @@ def response_of(
     """
     parsed = parse_json(value)
     value = parsed if isinstance(parsed, str) else value
+    if isinstance(parsed, dict) and parsed.keys() == {"output", "kwargs"}:  # OpenLLMetry's, of LangChain
+        losses.add(f"{path}.kwargs", parsed["kwargs"])
+        parsed = value = parsed["output"]
     if (message := _tool_message(parsed, path, losses)) is not None:
         return hub.ToolCallResponse(
             message.response, call_id or message.id, name or message.name, failed=failed or message.failed
