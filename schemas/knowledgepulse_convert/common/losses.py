@@ -61,7 +61,8 @@ class Losses(dict[str, Loss]):
         """
         if value is None or value in ("", [], {}):
             return
-        if not is_known and (dropped := set(_calls_in(value))):
+        may_call = isinstance(value, dict | list) or (isinstance(value, str) and value[0] in "[{")
+        if may_call and not is_known and (dropped := set(_calls_in(value))):
             self._dropped.setdefault(path, set()).update(dropped)
         loss = self.setdefault(path, Loss())
         loss.suspect = loss.suspect or (isinstance(value, dict | list) and _names_calls(path))
