@@ -124,6 +124,8 @@ def _call_in(value: dict[str, Any]) -> tuple[str, ...]:
     ids = [member for name, member in value.items() if _ID.fullmatch(name) and isinstance(member, str)]
     is_call = names and any(isinstance(value.get(name), dict | str) for name in _ARGUMENTS)
     is_result = ids and not _RESULTS.isdisjoint(value)
+    if is_call and isinstance(call_id := value.get("id"), str):
+        ids.append(call_id)
     return (*names, *ids) if is_call or is_result else ()
 
 
