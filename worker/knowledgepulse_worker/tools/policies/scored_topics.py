@@ -65,8 +65,12 @@ class ScoredTopics:
                 yield record, scored
 
     async def follow(self, period: Period) -> AsyncIterator[ScoredRecord]:
-        """Yield the scored records of a period, and then those that arrive, until it is closed."""
+        """Yield the scored records of a period, and then those that arrive, until it is closed.
+
+        As in :meth:`read`, the first of each raw record.
+        """
         read: dict[tuple[str, int], int] = {}
+        seen: set[tuple[str, str]] = set()
         while True:
             for topic, partition in [(each, n) for each in self.topics for n in range(each.partitions)]:
                 held = await self._reader.bounds(topic.name, partition)
@@ -78,7 +82,8 @@ class ScoredTopics:
                 new = range(max(start or 0, held.start), held.stop)
                 async for record in self._reader.read(topic.name, partition, new):
                     scored = read_counted(record) if record.timestamp in period else None
-                    if scored is not None:
+                    if scored is not None and (scored.source, scored.id) not in seen:
+                        seen.add((scored.source, scored.id))
                         yield scored
             await asyncio.sleep(FOLLOW_PAUSE)
 

@@ -93,7 +93,8 @@ async def test_what_arrives_is_followed_after_what_is_there(topics, published_tr
         await asyncio.sleep(0)
         assert not waiting.done()
         written.append(replace(dead_letter(200), topic="rejected"))
-        written.append(published_traces[153])
+        written.append(published_traces[153])  # a repeat
+        written.append(replace(published_traces[150], timestamp=200_000))
 
-        assert (await waiting).source == "raw-traces/0/153"
+        assert (await waiting).source == "raw-traces/0/150"
     assert sorted(first) == ["raw-traces/0/152", "raw-traces/0/153"]
