@@ -54,7 +54,7 @@ _FLAGS = {"is_error": True, "tool_result_is_error": True, "success": False}
 """What Harbor's own agents say of a failed call in ``extra``, as do these; Claude Code's, Pi's and others."""
 _EXIT_CODES = ("exit_code", "exitCode")
 _REPEATS = ("tool_invocations", "tool_ancestry")
-"""What NeMo Agent Toolkit adds to the calls of a step."""
+"""What NeMo Agent Toolkit adds to the calls of a step, in the ``extra`` of it."""
 _REASONS = ("stop_reason", "finish_reason")
 """Why the model's answer ended, in the ``extra`` of a step."""
 
@@ -263,7 +263,10 @@ def _messages(step: _Step, losses: Losses) -> Iterator[hub.Message]:
     role = _ROLES.get(step.source, "assistant")
     cut_off = hub.cut_off(_reason(step.extra))
     yield hub.message(role, hub.reasoning(step.reasoning_content), *content, *calls, *cut_off)
-    count_others(step.extra or {}, {*_REASONS, *_REPEATS}, "steps[].extra", losses)
+    extra = step.extra or {}
+    count_others(extra, {*_REASONS, *_REPEATS}, "steps[].extra", losses)
+    for name in _REPEATS:
+        losses.add("steps[].extra of NeMo", extra.get(name), is_known=True)
     results = step.observation.results if step.observation else []
     ids = [result.source_call_id for result in results]
     if calls and not any(ids):  # Terminus has a screen after several calls

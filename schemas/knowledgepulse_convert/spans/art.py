@@ -40,8 +40,6 @@ from knowledgepulse_convert.spans.span import Span
 
 _TRAJECTORY = "trajectory_json"
 _ROOT = "trajectory"
-_READ = ("chat_completions", "responses", "messages")
-"""The kinds of exchanges that hold messages."""
 _OF_ROW = ("format_version", "group_index", "trajectory_index", "group_json", "messages", _TRAJECTORY)
 """Members of a row that its trajectory has, too, or that are of the file."""
 
@@ -58,9 +56,21 @@ class _Exchange(InputModel):
         return Span(_ROOT, str(number), _ROOT, "", start, end, attributes)
 
 
+class _Exchanges(InputModel):
+    chat_completions: list[_Exchange] = Field(default_factory=list)
+    responses: list[_Exchange] = Field(default_factory=list)
+    messages: list[_Exchange] = Field(default_factory=list)
+    completions: Any = None
+
+    @property
+    def all(self) -> list[_Exchange]:
+        """Those that hold messages."""
+        return [*self.chat_completions, *self.responses, *self.messages]
+
+
 class _Trajectory(InputModel):
     messages_and_choices: list[Any] = Field(default_factory=list)
-    exchanges: dict[str, list[_Exchange]] = Field(default_factory=dict)
+    exchanges: _Exchanges = Field(default_factory=_Exchanges)
     tools: Any = None
     metadata: Any = None
 
@@ -101,8 +111,8 @@ def _run(value: Any, path: str) -> hub.Run:
     trajectory, losses = read_record(_Trajectory, verdicts.rest, path)
     metadata = trajectory.metadata if isinstance(trajectory.metadata, dict) else {}
     losses.add("metadata", without(metadata, "task"))
-    exchanges = [exchange for name in _READ for exchange in trajectory.exchanges.get(name, ())]
-    if not exchanges and trajectory.exchanges.get("completions"):
+    exchanges = trajectory.exchanges.all
+    if not exchanges and trajectory.exchanges.completions:
         raise ConversionError(
             f"{path}.exchanges.completions: texts, in which no messages are told; convert the trajectory "
             "with the agent's messages as its `messages_and_choices`".lstrip(".")

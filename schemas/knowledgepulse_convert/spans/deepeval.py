@@ -67,7 +67,8 @@ def _records(case: dict[str, Any], path: str) -> Placed:
     judged = {"scores": list(_scores(as_list(case.get("metricsData"))))}
     beside = {f"case.{name}": value for name, value in without(case, "trace", "name").items()}
     if len(roots) == 1:
-        roots[0] |= judged | beside
+        repeated = {f"trace.{name}": value for name, value in without(trace, *_LISTS, "uuid").items()}
+        roots[0] |= judged | beside | repeated
     else:
         yield path, _told(without(trace, *_LISTS), trace) | {"parentUuid": None} | judged | beside
         for root in roots:
