@@ -45,7 +45,7 @@ _is_case = any_of({"name": str, "input": ..., "runDuration": ..., "flaky": ...})
 
 def _runs(cases: Any) -> Iterator[hub.Run | ConversionError]:
     for path, case in items_of(cases):
-        if not isinstance(case.get("trace"), dict):
+        if not isinstance(case, dict) or not isinstance(case.get("trace"), dict):
             yield ConversionError(
                 f"testCases{path}: a test case without its agent's trace has no steps; trace the agent with "
                 "DeepEval's `@observe`, and evaluate it with `evals_iterator`"

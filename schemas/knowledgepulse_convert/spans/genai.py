@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from knowledgepulse_convert.common import hub
@@ -99,8 +100,16 @@ def node(span: Span) -> Node:
         agent_id=span.text("gen_ai.agent.id", "gen_ai.agent.name"),
         names=span.texts("gen_ai.agent.name", "gen_ai.agent.id", "gen_ai.workflow.name", "service.name"),
         scores=scores_of(span),
+        returned=partial(_workflow_output, span, losses) if _kind(span) == "workflow" else None,
         failures=_failures(span),
     )
+
+
+def _workflow_output(span: Span, losses: Losses) -> tuple[hub.Message, ...]:
+    """Return the messages that OpenLLMetry says a graph of LangGraph returned."""
+    output = parse_json(span.attributes.get(_ENTITY_OUTPUT))
+    returned = output.get("outputs") if isinstance(output, dict) else None
+    return any_vendor.messages_of(returned, "assistant", _ENTITY_OUTPUT, losses) if returned else ()
 
 
 def _failures(span: Span) -> Iterator[ToolRun]:

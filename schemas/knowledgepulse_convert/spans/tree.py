@@ -349,8 +349,9 @@ class _Tree:
             events.append(ModelCall(root.event.output))  # which may repeat calls
         messages = conversation(events, _earlier_runs(events, losses), losses)
         if messages and End.of(messages).is_open:
-            output = _returned(root)
-            messages += _untold(output, messages) or _answer(root, output, messages)
+            whole = _whole(root, nodes)
+            output = _returned(whole)
+            messages += _untold(output, messages) or _answer(whole, output, messages)
         transcript = hub.transcript_of(messages)
         for node in nodes:
             if node.agent or node.id in repeats:
@@ -553,6 +554,12 @@ def _has_arguments(message: hub.Message) -> bool:
     """Check for a call's arguments; some are recorded without content, too."""
     calls = (part for part in message.parts if isinstance(part, hub.ToolCall))
     return any(call.arguments not in (None, "", {}) for call in calls)
+
+
+def _whole(root: Node, nodes: list[Node]) -> Node:
+    """Return the node that tells what a run returned: OpenLLMetry's span of a graph is below the agent's."""
+    below = (node for node in nodes if node.parent_id == root.id and node.returned is not None)
+    return root if root.event or root.returned else next(below, root)
 
 
 def _returned(node: Node) -> Sequence[hub.Message]:
