@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +13,6 @@ from typing import Any, BinaryIO, Self
 from rich.progress import DownloadColumn
 
 from knowledgepulse_convert import AUTO, Options
-from knowledgepulse_kafka import CLIENT
 from knowledgepulse_kafka.errors import NoBrokerError, TooLargeError
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.message_text import counted
@@ -172,7 +170,6 @@ class Publication:
 
     def _send_files(self, spool: Spool) -> bool:
         """Publish the files of traces in a spool; return whether the brokers took all of them in time."""
-        _silence_client()
         files = spool.traces
         waiting = WaitingFiles(partial(TracePublisher, self.settings, self.key), SPOOL_LIMIT)
         try:
@@ -221,7 +218,6 @@ class Publication:
         skip: int | None = None,
         limit: float | None = None,
     ) -> None:
-        _silence_client()
         published = publisher.published
         try:
             publish_lines(lines, publisher, limit)
@@ -237,11 +233,6 @@ class Publication:
         errors.print(f"{counted(records, 'record')} published to {self.settings.topics.raw}")
         if without_key:
             errors.print(f"{without_key} of them have no {self.key} and were published without a key")
-
-
-def _silence_client() -> None:
-    """The publisher warns that no broker answers; its client would log each attempt."""
-    logging.getLogger(CLIENT).setLevel(logging.CRITICAL)
 
 
 def _opened(file: Path) -> BinaryIO:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any, Self
 
+from knowledgepulse_kafka import CLIENT
 from knowledgepulse_kafka.errors import NoBrokerError, TooLargeError
 from knowledgepulse_kafka.idempotent_publisher import IdempotentPublisher, delivery_error
 from knowledgepulse_kafka.rights import Right, topic_rights
@@ -38,6 +39,17 @@ _PAUSES = (1.0, 2.0, 5.0, 10.0)
 
 _CLOSE_LIMIT, _END_LIMIT = 5.0, 1.0
 """Seconds for the client to close, and for its thread to end, in a publication with a limit."""
+
+
+def _silence_client() -> None:
+    """Log nothing of the client, unless the program has set its level.
+
+    It logs each attempt, thousands in a minute of an outage, of which the publisher itself warns. An agent
+    whose standard error nobody reads would wait for its reader.
+    """
+    client = logging.getLogger(CLIENT)
+    if client.level == logging.NOTSET:
+        client.setLevel(logging.CRITICAL)
 
 
 @dataclass
@@ -100,6 +112,7 @@ class TracePublisher:
             SecurityError: the brokers reject the login, the certificate or an operation.
             TopicError: the raw topic does not exist.
         """
+        _silence_client()
         for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
             try:
                 await self.connect()
