@@ -37,6 +37,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("same")
 
+# A shell lets what it runs in the background ignore Ctrl-C, and so would the programs that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

@@ -41,6 +41,7 @@ NO_DATA_IS_RIGHT = {
     "Policy reload failed: {{instance}} keeps the policy that it has",
     "Drift from the reference: {{domain}}: {{dimension}}",
     "Disturbances: seconds waited for {{request}} {{error}}",
+    "Thresholds and shares: ",  # whether a promise holds, of which there is none
 }
 PROFILES = tuple(Policy().profiles)
 SHADOW = {"threshold": 0.35, "domains": {"code": {"threshold": 0.6}}}
