@@ -23,8 +23,9 @@ def main() -> None:
 
 def _right(name: str, part: Part) -> bool:
     """Run a part, print each case, and keep them; return whether all are as they are meant to be."""
-    cases = list(part.run(environment(name, part.requires)))
-    for case in cases:
+    cases = []
+    for case in part.run(environment(name, part.requires)):
+        cases.append(case)
         print(f"{name}: {case.program}: {case.what}: {case.seen}", flush=True)
         if case.seen != case.expected:
             print(f"  expected: {case.expected}", flush=True)

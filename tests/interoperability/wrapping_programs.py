@@ -29,6 +29,7 @@ EVENT = {
 def main(program: str, verb: str, topic: str, headers: str, registry: str, schema_file: str) -> None:
     given = sys.stdin.buffer.read()
     client, schema = SchemaRegistryClient({"url": registry}), Path(schema_file).read_text()
+    received = {name: text.encode("latin-1") for name, text in json.loads(headers).items()}
     context = SerializationContext(topic, MessageField.VALUE)
     if verb == "wrap" and program == "confluent":
         _write(JSONSerializer(schema, client)(json.loads(given), context) or b"", {})
@@ -39,12 +40,11 @@ def main(program: str, verb: str, topic: str, headers: str, registry: str, schem
         reading = JSONDeserializer(schema, schema_registry_client=client)
         print(json.dumps(reading(given, context)))
     else:
-        received = {name: text.encode() for name, text in json.loads(headers).items()}
         print(json.dumps(from_structured_event(KafkaMessage(received, None, given)).get_data()))
 
 
 def _write(value: bytes, headers: dict[str, Any]) -> None:
-    texts = {name: text.decode() for name, text in headers.items()}
+    texts = {name: text.decode("latin-1") for name, text in headers.items()}
     print(json.dumps({"value": value.hex(), "headers": texts}))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -25,100 +25,151 @@ REQUIRES = (
     "confluent-kafka[json,schemaregistry]==2.16.1",
     "cloudevents==2.2.0",
     "org.apache.kafka:connect-json:4.4.0",
+    "org.apache.kafka:connect-runtime:4.4.0",
+    "io.debezium:debezium-connect-plugins:3.6.3.Final",
+    "io.apicurio:apicurio-registry-jsonschema-serde-kafka:3.1.7",
+    "io.cloudevents:cloudevents-kafka:4.0.1",
+    "io.cloudevents:cloudevents-json-jackson:4.0.1",
+    # One release for all of them: the nearest in the graph would be several.
+    "com.fasterxml.jackson.core:jackson-core:2.21.2",
+    "com.fasterxml.jackson.core:jackson-databind:2.21.2",
 )
 READ = "a dead letter that names it; replayed under the setting, the consumer reads it with its score"
+WITHOUT = "the same, but the consumer reads it without its score"
+BARE = "scored as it is; the consumer reads it with its score"
 _FOLDER = ROOT / "tests/interoperability"
 _SCHEMA = ROOT / "schemas/knowledgepulse_schemas/reasoning-trace.draft-07.schema.json"
 _SCORING = {"embedding": {"backend": "lexical"}, "policy": {"threshold": 0.0}}
-_CONNECT = "`JsonConverter`, `schemas.enable={}`"
-
 _Ask = Callable[[str, str, ConsumerRecord | None], bytes]
 """Has a program write a trace (``wrap``) or read an output (``unwrap``); gets the topic and the output."""
 
 
 class _Convention(NamedTuple):
+    """How a program wraps a trace.
+
+    Attributes:
+        package: its package, of :data:`REQUIRES`.
+        program: its name.
+        what: what it was given, in Markdown.
+        call: what the scripts call it.
+        unwrap: the steps that lead to the trace; none for a value that is bare.
+        form: the form by which the dead letter names it.
+        settings: more of ``[records]``.
+        expected: what becomes of it.
+    """
+
+    package: str
     program: str
     what: str
-    unwrap: Sequence[str]
-    form: str
-    ask: _Ask
+    call: str
+    unwrap: Sequence[str] = ()
+    form: str | None = None
+    settings: Mapping[str, str] = {}
+    expected: str = READ
+
+    def case(self, seen: str) -> Case:
+        settings = {"unwrap": list(self.unwrap)} if self.unwrap else {}
+        given = [
+            self.what,
+            *(f"`{name} = {json.dumps(value)}`" for name, value in (settings | self.settings).items()),
+        ]
+        program = f"{self.program} {version_of(REQUIRES, self.package).removesuffix('.Final')}"
+        return Case(program, ", ".join(given), seen, self.expected)
+
+
+_PAYLOAD_TEXT, _BARE_OUTPUT = ("/payload", "text"), {"output": "bare"}
+_CONFLUENT, _CONNECT = ("confluent-kafka[", "confluent-kafka"), ("connect-json", "Kafka Connect")
+_APICURIO = ("apicurio-registry-jsonschema-serde-kafka", "Apicurio's serde")
+_STRUCT = "`JsonConverter` with a struct, `schemas.enable=true`"
+_TEXT = "`JsonConverter` with a text, `schemas.enable={}`"
+_SERDE = "`JsonSchemaKafkaSerializer`, `JsonSchemaKafkaDeserializer`"
+PYTHON = (
+    _Convention(*_CONFLUENT, "`JSONSerializer`, `JSONDeserializer`", "confluent", ["frame"], "registry_json"),
+    _Convention(
+        "cloudevents==", "CloudEvents for Python", "structured mode", "cloudevents", ["/data"], "cloudevent"
+    ),
+)
+JAVA_PROGRAMS = (
+    _Convention(
+        "cloudevents-kafka", "CloudEvents for Java", "structured mode", "cloudevents", ["/data"], "cloudevent"
+    ),
+    _Convention(*_APICURIO, _SERDE, "apicurio", ["frame"], "registry_json"),
+    _Convention(
+        *_APICURIO, f"{_SERDE}, `apicurio.registry.headers.enabled=true`", "apicurio-headers", expected=BARE
+    ),
+    _Convention(
+        "debezium-connect-plugins",
+        "Debezium",
+        "the outbox router, then `JsonConverter`",
+        "debezium",
+        _PAYLOAD_TEXT,
+        "connect",
+    ),
+    _Convention(*_CONNECT, _TEXT.format("true"), "connect-schemas", _PAYLOAD_TEXT, "connect"),
+    _Convention(*_CONNECT, _TEXT.format("false"), "connect-text", ["text"], "text"),
+    _Convention(*_CONNECT, _STRUCT, "connect-struct", ["/payload"], "connect", expected=WITHOUT),
+    _Convention(*_CONNECT, _STRUCT, "connect-struct", ["/payload"], "connect", _BARE_OUTPUT),
+)
 
 
 def _run(place: Path) -> Iterator[Case]:
+    python = [place / "bin/python", _FOLDER / "wrapping_programs.py"]
+    java = ["java", "-cp", f"{place}/jars/*", _FOLDER / "WrappingPrograms.java"]
     with running_apicurio(place) as registry, running_broker(print) as kafka:
-        for convention in _conventions(place, f"{registry}/apis/ccompat/v7"):
-            seen = asyncio.run(_seen(kafka.bootstrap_servers, convention))
-            unwrap = json.dumps(convention.unwrap)
-            yield Case(convention.program, f"{convention.what}, `unwrap = {unwrap}`", seen, READ)
+        for command, conventions, address in (
+            (python, PYTHON, f"{registry}/apis/ccompat/v7"),
+            (java, JAVA_PROGRAMS, f"{registry}/apis/registry/v3"),
+        ):
+            for convention in conventions:
+                ask = _asking([*command, convention.call], address)
+                yield convention.case(asyncio.run(_seen(kafka.bootstrap_servers, convention, ask)))
 
 
-def _conventions(place: Path, registry: str) -> Iterator[_Convention]:
-    def python(name: str) -> _Ask:
-        def ask(verb: str, topic: str, output: ConsumerRecord | None) -> bytes:
-            headers = {key: (text or b"").decode() for key, text in output.headers} if output else {}
-            script = _FOLDER / "wrapping_programs.py"
-            command = [
-                place / "bin/python",
-                script,
-                name,
-                verb,
-                topic,
-                json.dumps(headers),
-                registry,
-                _SCHEMA,
-            ]
-            return _output(command, output)
+def _asking(command: Sequence[object], registry: str) -> _Ask:
+    def ask(verb: str, topic: str, output: ConsumerRecord | None) -> bytes:
+        # A producer may use bytes as it likes; here, only texts are read again.
+        headers = {key: (text or b"").decode("latin-1") for key, text in output.headers} if output else {}
+        given = plain_trace() if output is None else output.value
+        whole = [*command, verb, topic, json.dumps(headers), registry, _SCHEMA]
+        return subprocess.run([*map(str, whole)], input=given, stdout=subprocess.PIPE, check=True).stdout
 
-        return ask
-
-    def connect(has_schemas: str) -> _Ask:
-        def ask(verb: str, _topic: str, output: ConsumerRecord | None) -> bytes:
-            classpath = ["java", "-cp", f"{place}/jars/*"]
-            return _output([*classpath, _FOLDER / "Converters.java", verb, has_schemas], output)
-
-        return ask
-
-    confluent = f"confluent-kafka {version_of(REQUIRES, 'confluent-kafka')}"
-    yield _Convention(
-        confluent, "`JSONSerializer`, `JSONDeserializer`", ["frame"], "registry_json", python("confluent")
-    )
-    cloudevents = f"cloudevents {version_of(REQUIRES, 'cloudevents')}"
-    yield _Convention(
-        cloudevents, "CloudEvents in structured mode", ["/data"], "cloudevent", python("cloudevents")
-    )
-    converter = f"Kafka Connect {version_of(REQUIRES, 'connect-json')}"
-    yield _Convention(converter, _CONNECT.format("true"), ["/payload", "text"], "connect", connect("true"))
-    yield _Convention(converter, _CONNECT.format("false"), ["text"], "text", connect("false"))
+    return ask
 
 
-def _output(command: Sequence[object], output: ConsumerRecord | None) -> bytes:
-    given = plain_trace() if output is None else output.value
-    return subprocess.run([*map(str, command)], input=given, stdout=subprocess.PIPE, check=True).stdout
-
-
-async def _seen(servers: str, convention: _Convention) -> str:
+async def _seen(servers: str, convention: _Convention, ask: _Ask) -> str:
     """Have a worker refuse what a program writes, the letter replayed, and the program read the output."""
     with TemporaryDirectory() as folder:
         stream = Stream(own_settings(servers, "wrapping", _SCORING), Path(folder))
         topics = stream.settings.topics
         await stream.create_topics(1)
-        written = json.loads(await asyncio.to_thread(convention.ask, "wrap", topics.raw, None))
-        headers = [(name, text.encode()) for name, text in written["headers"].items()]
+        written = json.loads(await asyncio.to_thread(ask, "wrap", topics.raw, None))
+        headers = [(name, text.encode("latin-1")) for name, text in written["headers"].items()]
         await stream.publish([Message(bytes.fromhex(written["value"]), b"builder-7", headers=headers)])
-        (letter,) = await stream.scored(await stream.read(topics.raw))
-        if headers_of(letter).get("kp-form") != convention.form:
-            return str(headers_of(letter))
-        reading = stream.configured(records={"unwrap": list(convention.unwrap)})
-        config = Path(folder) / "reading.toml"
-        config.write_text(render(reading))
-        status, _, errors = await kp_worker("dead-letters", "replay", "--config", str(config))
-        if status != 0:
-            return errors
-        await stream.scored(await stream.read(topics.raw), reading)
-        (scored,) = await stream.read(topics.contribute)
-        document = json.loads(await asyncio.to_thread(convention.ask, "unwrap", topics.contribute, scored))
-        score = document["metadata"]["quality_score"]
-        return READ if json.loads(headers_of(scored)["kp-score"])["score"] == score else f"score {score}"
+        (first,) = await stream.scored(await stream.read(topics.raw))
+        if convention.form is not None:
+            if headers_of(first).get("kp-form") != convention.form:
+                return str(headers_of(first))
+            reading = stream.configured(records={"unwrap": list(convention.unwrap), **convention.settings})
+            config = Path(folder) / "reading.toml"
+            config.write_text(render(reading))
+            status, _, errors = await kp_worker("dead-letters", "replay", "--config", str(config))
+            if status != 0:
+                return errors
+            await stream.scored(await stream.read(topics.raw), reading)
+        return await _read(stream, convention, ask)
+
+
+async def _read(stream: Stream, convention: _Convention, ask: _Ask) -> str:
+    """Have the program read the output; return what it found."""
+    topic = stream.settings.topics.contribute
+    (scored,) = await stream.read(topic)
+    document = json.loads(await asyncio.to_thread(ask, "unwrap", topic, scored))
+    score = document["metadata"].get("quality_score")
+    if score is None:
+        return WITHOUT
+    if json.loads(headers_of(scored)["kp-score"])["score"] != score:
+        return f"score {score}"
+    return BARE if convention.form is None else READ
 
 
 PART = Part(REQUIRES, _run)
