@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -74,6 +75,19 @@ async def test_a_publisher_waits_for_its_first_broker(monkeypatch, caplog):
     assert [record.message for record in caplog.records] == [
         "kafka.bootstrap_servers: localhost:1: refused; waiting for a broker"
     ]
+
+
+@pytest.mark.parametrize(
+    ("level", "then"), [(logging.NOTSET, logging.CRITICAL), (logging.INFO, logging.INFO)]
+)
+async def test_the_client_logs_no_attempt_unless_the_program_wants_it(level, then, monkeypatch):
+    """An outage of a minute wrote 3,604 lines to standard error, and an agent waited for their reader."""
+    client = logging.getLogger("aiokafka")
+    monkeypatch.setattr(client, "level", level)
+    monkeypatch.setattr(TracePublisher, "connect", lambda _: asyncio.sleep(0))
+    monkeypatch.setattr(TracePublisher, "__aexit__", lambda *_: asyncio.sleep(0))
+    async with TracePublisher(Settings()):
+        assert client.level == then
 
 
 async def test_a_publication_with_a_limit_does_not_wait_where_brokers_refuse():
