@@ -2,6 +2,7 @@
 
 import gc
 import json
+import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -12,6 +13,7 @@ import hypothesis
 import pytest
 from aiokafka.structs import ConsumerRecord
 
+from knowledgepulse_kafka import CLIENT
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding.cores import usable_cores
 from knowledgepulse_worker.scoring import Scorer
@@ -61,6 +63,15 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def _client_logs_as_before() -> Iterator[None]:
+    """A publisher silences the client of its process, which other tests share."""
+    client = logging.getLogger(CLIENT)
+    before = client.level
+    yield
+    client.setLevel(before)
 
 
 @pytest.fixture(scope="session", autouse=True)
