@@ -54,11 +54,12 @@ def score_traces(
     else:
         scores = None if keep is html is None else Scores(given.settings)
         _score(traces, given, scores)
-        if scores is not None and keep is not None:
-            errors.print(scores.keep(keep), markup=False)
-        if scores is not None and html is not None:
-            scores.save(html, content=content)
-            errors.print(f"page: {printable(str(html))}", markup=False)
+        if scores is not None and scores.records:  # else, former files stay
+            if keep is not None:
+                errors.print(scores.keep(keep), markup=False)
+            if html is not None:
+                scores.save(html, content=content)
+                errors.print(f"page: {printable(str(html))}", markup=False)
     return traces.exit_status()
 
 

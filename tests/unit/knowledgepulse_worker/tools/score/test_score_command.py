@@ -247,3 +247,15 @@ def test_a_trace_of_a_notebook_is_scored_as_its_line_is(traces, real_traces):
     ]
     with pytest.raises(InvalidRecordError, match="JSON is malformed"):
         score_traces(["no trace"])
+
+
+def test_files_of_a_former_call_stay_where_there_is_nothing_to_score(tmp_path):
+    nothing, best, page = (tmp_path / name for name in ("nothing.jsonl", "best.jsonl", "page.html"))
+    nothing.touch()
+    best.write_text("kept before")
+
+    result = run(nothing, "--keep", best, "--html", page)
+
+    assert "no trace to score" in str(result.exception)
+    assert best.read_text() == "kept before"
+    assert not page.exists()
