@@ -206,10 +206,14 @@ class Stream:
                 pass
 
     async def recreate_topic(self, name: str, partitions: int, config: dict[str, str] | None = None) -> None:
-        """Recreate a topic, as another tool would."""
+        """Recreate a topic, as another tool would.
+
+        It keeps records of any age: the broker's retention would delete what a test wrote with a time of
+        long ago, at a moment of its own.
+        """
         await self.delete_topic(name)
         async with TopicAdmin(self.settings.kafka, self.settings.topics) as admin:
-            await admin.create(name, partitions, 1, config or {})
+            await admin.create(name, partitions, 1, {"retention.ms": "-1"} | (config or {}))
 
     async def configure_topic(self, name: str, config: dict[str, str]) -> None:
         """Change a topic's settings, as an operator does."""
