@@ -98,7 +98,7 @@ class State(StrEnum):
             "coordinator for more than 5 s, or a transaction that the brokers have not committed for as "
             "long, or a group that has been rebalancing for more than 10 s, or has waited for brokers with "
             "the ledgers of its partitions for more than 30 s; [what it waits "
-            "for](failures.md#what-a-worker-waits-for) is named"
+            "for](../reference/waits.md) is named"
         ),
         "KpWaiting",  # which names the request, and is of other commands, too
     )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from knowledgepulse_worker.scoring import FACTS
 
-PAGE = Path(__file__).parents[4] / "docs" / "curators" / "learned.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "learned.md"
 
 
 def test_the_page_lists_every_fact_with_unit_range_and_reason():
