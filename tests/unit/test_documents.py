@@ -78,12 +78,12 @@ def test_the_headers_table_names_every_header():
 
 
 def test_the_reasons_table_has_every_reason():
-    rows = [row.split("|")[1] for row in table("docs/operators/dead-letters.md", "Dead letters")]
+    rows = [row.split("|")[1] for row in table("docs/reference/dead-letters.md", "Reasons and forms")]
     assert sorted(re.findall(r"`(\w+)`", "".join(rows))) == sorted(REASONS)
 
 
 def test_the_forms_table_has_every_form():
-    rows = [row.split("|")[1] for row in table("docs/operators/dead-letters.md", "What the value is")]
+    rows = [row.split("|")[1] for row in table("docs/reference/dead-letters.md", "What the value is")]
     assert sorted(re.findall(r"`(\w+)`", "".join(rows))) == sorted(FORMS)
 
 
