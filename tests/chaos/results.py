@@ -82,7 +82,8 @@ def render(faults: Mapping[str, str]) -> str:
 
 def write_table(faults: Mapping[str, str]) -> None:
     """Write the table of results.md."""
-    TABLE.write_text(f"# Results of `make chaos`\n\n{render(faults)}", encoding="utf-8")
+    marked = f"<!-- measured: chaos -->\n\n{render(faults)}\n<!-- end -->\n"
+    TABLE.write_text(f"# Results of `make chaos`\n\n{marked}", encoding="utf-8")
 
 
 def _line(row: str, fault: str, outcome: Outcome) -> str:
