@@ -12,8 +12,10 @@ from functools import partial
 
 from generator import (
     backends,
+    chart,
     clients,
     commands,
+    facts,
     formats,
     interoperability,
     kafka_releases,
@@ -22,15 +24,18 @@ from generator import (
     python,
     settings,
     states,
+    weights,
 )
 from generator.staging import PART
 from interoperability.parts import PARTS
 
 TABLES: dict[str, Callable[[], str]] = {
     "backends": backends.table,
+    "chart": chart.table,
     "clients_keys": clients.keys,
     "clients_reads": clients.reads,
     "commands": commands.page,
+    "facts": facts.table,
     "formats": formats.table,
     **{f"interoperability_{part}": partial(interoperability.table, part) for part in PARTS},
     "kafka_releases": kafka_releases.table,
@@ -41,6 +46,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "recordings": formats.recordings,
     "settings": settings.page,
     "states": states.table,
+    "weights": weights.table,
 }
 
 

@@ -87,14 +87,6 @@ def test_the_forms_table_has_every_form():
     assert sorted(re.findall(r"`(\w+)`", "".join(rows))) == sorted(FORMS)
 
 
-def test_the_weights_table_is_the_references():
-    assert table("docs/score.md", "Weights") == [
-        f"| {name} | {w.complexity:.2f} | {w.novelty:.2f} | {w.tool_diversity:.2f} "
-        f"| {w.outcome_confidence:.2f} |"
-        for name, w in REFERENCE_WEIGHTS.items()
-    ]
-
-
 def test_the_page_of_the_score_names_every_override_in_its_order():
     section = read("docs/score.md").split("## Overrides\n", 1)[1].split("\n## ")[0]
     assert re.findall(r"^\d\. `(\w+)`", section, re.MULTILINE) == list(EFFECTS)

@@ -52,10 +52,3 @@ def test_every_value_has_a_schema_and_an_example_that_it_accepts(chart, schema):
     Draft7Validator(schema).validate(values)
     assert values.keys() == schema["properties"].keys()
     assert values["brokers"].keys() == schema["properties"]["brokers"]["properties"].keys()
-
-
-def test_the_page_lists_every_value(schema, root):
-    page = (root / "docs/reference/chart.md").read_text()
-    named = {f"brokers.{name}" for name in schema["properties"]["brokers"]["properties"]}
-    named |= schema["properties"].keys() - {"brokers"}
-    assert set(re.findall(r"^\| `([\w.]+)` \|", page, re.MULTILINE)) == named
