@@ -8,8 +8,8 @@ from knowledgepulse_worker.policy import REFERENCE_WEIGHTS
 def table() -> str:
     """Return a row for each domain."""
     rows = (
-        f"| {name} | {w.complexity:.2f} | {w.novelty:.2f} | {w.tool_diversity:.2f} | {w.outcome_confidence:.2f} |"
-        for name, w in REFERENCE_WEIGHTS.items()
+        f"| {name} | {' | '.join(f'{weight:.2f}' for _, weight in weights)} |"
+        for name, weights in REFERENCE_WEIGHTS.items()
     )
     head = "| domain | complexity | novelty | tool diversity | outcome confidence |"
     return "\n".join((head, "|---|---|---|---|---|", *rows))
