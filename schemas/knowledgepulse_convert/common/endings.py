@@ -8,6 +8,7 @@ end. What the user says afterwards changes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from knowledgepulse_convert.common import boilerplate, hub
 from knowledgepulse_convert.common.reading import parse_json
@@ -30,6 +31,7 @@ _ANSWER = ("answer", "result", "response", "message", "plan")
 """The members of the arguments of such a call that hold the answer."""
 
 
+@lru_cache(1000)
 def ending_by(call: str) -> Ending | None:
     """Return how a call of a tool ends a run; None if the agent has to go on behind it."""
     name = call.replace("_", "").replace("-", "").lower()

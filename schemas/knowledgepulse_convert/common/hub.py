@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, MutableSequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
@@ -120,8 +120,9 @@ class ToolDefinition:
 
 
 def _normalise(part: ToolCall | ToolCallResponse) -> None:
-    object.__setattr__(part, "id", part.id or None)
-    if part.mcp_server is None and (found := _MCP_NAME.fullmatch(part.name or "")):
+    if part.id is not None and not part.id:
+        object.__setattr__(part, "id", None)
+    if part.mcp_server is None and part.name and (found := _MCP_NAME.fullmatch(part.name)):
         object.__setattr__(part, "mcp_server", found[1])
         object.__setattr__(part, "name", found[2])
 
@@ -140,7 +141,7 @@ class Message:
 
 def message(role: Role, *parts: Part | None) -> Message:
     """Return a message of the parts that are not None."""
-    return Message(role, tuple(part for part in parts if part is not None))
+    return Message(role, tuple(filter(None, parts)))
 
 
 def reasoning(text: str | None) -> Reasoning | None:
@@ -231,6 +232,10 @@ class Run:
     unrecorded: tuple[str, ...] = ()
 
 
+UNKNOWN = RunOutcome()
+"""The outcome of a run that nobody has judged."""
+
+
 def role_of(name: str, path: str) -> Role:
     """Return the role with a vendor's name, or raise a ConversionError that names the message's path."""
     role = ROLES.get(name) or ROLES.get(name.lower())  # Koog's begin with a capital
@@ -285,9 +290,9 @@ def transcript_of(messages: Iterable[Message]) -> str:
 
 def contents_of(messages: Iterable[Message]) -> list[dict[str, Any]]:
     """Return the parts of messages as plain values, for the loss report."""
-    return list(map(asdict, parts_in(messages)))
+    return [{name: getattr(part, name) for name in part.__slots__} for part in parts_in(messages)]
 
 
 def is_outcome(name: Any, value: Any) -> bool:
     """Return whether a score is the success, the confidence or a reward of a run."""
-    return RunOutcome.of_scores([(name, value)]) != RunOutcome()
+    return RunOutcome.of_scores([(name, value)]) != UNKNOWN

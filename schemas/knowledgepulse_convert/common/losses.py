@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 _CONTENT = {
@@ -37,13 +38,14 @@ class Loss:
 
 
 _NAMES = ("name", "toolName", "tool_name", "toolCallName")
-_ARGUMENTS = ("arguments", "args", "toolKwargs", "tool_kwargs")
+_ARGUMENTS = frozenset({"arguments", "args", "toolKwargs", "tool_kwargs"})
 """Members of a call, in any vendor's form."""
 _ID = re.compile("(?:tool_?)?(?:call|use)_?id", re.IGNORECASE)
 """The name of the member that tells which call a result is of."""
-_RESULTS = {"content", "output", "response", "result"}
+_RESULTS = frozenset({"content", "output", "response", "result"})
 """Members of a result."""
-_QUOTED = re.compile(r"arguments|[\"'_]args|ool_?[Kk]wargs|(?:all|se)_?[iI]d", re.ASCII)
+_TELLING = _ARGUMENTS | _RESULTS
+_QUOTED = ("args", "arguments", "wargs", *("allid", "allId", "all_id", "all_Id", "seid", "seId", "se_id", "se_Id"))
 """What a JSON text has that may hold one of them."""
 
 
@@ -59,15 +61,19 @@ class Losses(dict[str, Loss]):
 
         ``is_known``: the calls and results in it are no part of the run, such as those of an earlier one.
         """
-        if value is None or value in ("", [], {}):
+        if not value and (value is None or isinstance(value, str | list | dict)):
             return
-        may_call = isinstance(value, dict | list) or (isinstance(value, str) and value[0] in "[{")
-        if may_call and not is_known and (dropped := set(_calls_in(value))):
-            self._dropped.setdefault(path, set()).update(dropped)
-        loss = self.setdefault(path, Loss())
-        loss.suspect = loss.suspect or (isinstance(value, dict | list) and _names_calls(path))
+        if (loss := self.get(path)) is None:
+            loss = self[path] = Loss()
         loss.values += 1
-        loss.characters += _characters(value)
+        if isinstance(value, str) and value[0] not in "[{":  # nearly always
+            loss.characters += len(value)
+        elif isinstance(value, str | list | dict):
+            loss.suspect = loss.suspect or (not isinstance(value, str) and _names_calls(path))
+            dropped: set[tuple[str, ...]] = set()
+            loss.characters += _look_through(value, dropped)
+            if dropped and not is_known:
+                self._dropped.setdefault(path, set()).update(dropped)
 
     def add_unknown(self, path: str, value: Any, whole: Any = None) -> None:
         """Count a dropped value of a kind that the reader does not know.
@@ -82,7 +88,8 @@ class Losses(dict[str, Loss]):
     def merge(self, other: Losses) -> None:
         """Add the counts of another report."""
         for path, loss in other.items():
-            own = self.setdefault(path, Loss())
+            if (own := self.get(path)) is None:
+                own = self[path] = Loss()
             own.values += loss.values
             own.characters += loss.characters
             own.suspect = own.suspect or loss.suspect
@@ -99,23 +106,29 @@ class Losses(dict[str, Loss]):
                 self[path].suspect = True
 
 
-def _calls_in(value: Any) -> Iterator[tuple[str, ...]]:
-    """Yield what names each call and each result in a value at any depth."""
-    rest = [value]
+def _look_through(value: Any, calls: set[tuple[str, ...]]) -> int:
+    """Return the number of characters of text in a JSON value, and add what names its calls and results.
+
+    They may be at any depth, and in texts that are JSON.
+    """
+    characters = 0
+    rest = [value]  # a loop, as a deeply nested value would exceed the recursion limit
     while rest:
         value = rest.pop()
         if isinstance(value, str):
-            if value.lstrip()[:1] in ("[", "{") and _QUOTED.search(value):
+            characters += len(value)
+            if value[:1] in "[{ \n" and any(map(value.__contains__, _QUOTED)):
                 try:
-                    rest.append(json.loads(value))
+                    _look_through(json.loads(value), calls)
                 except (ValueError, RecursionError):
                     continue
-        elif isinstance(value, list):
-            rest.extend(value)
         elif isinstance(value, dict):
             rest.extend(value.values())
-            if told := _call_in(value):
-                yield told
+            if not _TELLING.isdisjoint(value) and (told := _call_in(value)):
+                calls.add(told)
+        elif isinstance(value, list):
+            rest.extend(value)
+    return characters
 
 
 def _call_in(value: dict[str, Any]) -> tuple[str, ...]:
@@ -129,25 +142,11 @@ def _call_in(value: dict[str, Any]) -> tuple[str, ...]:
     return (*names, *ids) if is_call or is_result else ()
 
 
+@lru_cache(1000)
 def _names_calls(path: str) -> bool:
     """Check whether the last name of a path is that of calls or their results, in any spelling."""
     name = path.rpartition(".")[2].replace("_", "").removesuffix("[]").lower()
     return _CALLS.fullmatch(name) is not None
-
-
-def _characters(value: Any) -> int:
-    """Return the number of characters of text in a JSON value."""
-    total = 0
-    rest = [value]  # a loop, as a deeply nested value would exceed the recursion limit
-    while rest:
-        value_part = rest.pop()
-        if isinstance(value_part, str):
-            total += len(value_part)
-        elif isinstance(value_part, dict):
-            rest.extend(value_part.values())
-        elif isinstance(value_part, list):
-            rest.extend(value_part)
-    return total
 
 
 def _is_content(name: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, get_args
 from knowledgepulse_convert.common.hub import Message, Part
 
 _KINDS: tuple[type[Part], ...] = get_args(Part)
+_MEMBERS = {kind: [field.name for field in fields(kind)] for kind in _KINDS}
 
 
 class PackedMessages(MutableSequence[Message]):
@@ -63,4 +64,4 @@ def _unpacked(packed: bytes) -> Message:
 
 
 def _values(part: Part) -> list[Any]:
-    return [getattr(part, field.name) for field in fields(part)]
+    return [getattr(part, name) for name in _MEMBERS[type(part)]]

@@ -107,23 +107,24 @@ def unread(model: InputModel, path: str = "") -> Losses:
 
 def count_unread(model: InputModel, path: str, losses: Losses) -> None:
     """Count every member that no field declares, at any depth."""
-    for name, value in (model.model_extra or {}).items():
+    for name, value in (model.__pydantic_extra__ or {}).items():
         losses.add(f"{path}.{name}".lstrip("."), value)
-    for name in _holders(type(model)):
-        below = f"{path}.{type(model).model_fields[name].alias or name}".lstrip(".")
+    for name, written in _holders(type(model)):
         value = getattr(model, name)
         if isinstance(value, InputModel):
-            count_unread(value, below, losses)
+            count_unread(value, f"{path}.{written}".lstrip("."), losses)
         elif isinstance(value, list):
+            below = f"{path}.{written}[]".lstrip(".")
             for item in value:
-                if isinstance(item, InputModel):
-                    count_unread(item, f"{below}[]", losses)
+                if isinstance(item, InputModel) and (item.__pydantic_extra__ or _holders(type(item))):
+                    count_unread(item, below, losses)
 
 
 @cache
-def _holders(model: type[InputModel]) -> list[str]:
-    """Return the fields of a model that may hold models: most have none, and are counted by thousands."""
-    return [name for name, field in model.model_fields.items() if _has_model(field.annotation)]
+def _holders(model: type[InputModel]) -> list[tuple[str, str]]:
+    """Return the fields of a model that may hold models, each with its name in the input: most have none."""
+    fields = model.model_fields.items()
+    return [(name, field.alias or name) for name, field in fields if _has_model(field.annotation)]
 
 
 def _has_model(annotation: Any) -> bool:

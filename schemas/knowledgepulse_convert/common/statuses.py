@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Literal
 
 from knowledgepulse_convert.common.words import words
@@ -40,7 +41,11 @@ def is_failure(status: Any) -> bool:
     return told_by(status) is not None or not _DECLINED.isdisjoint(_words_of(status))
 
 
-def _words_of(status: Any) -> set[str]:
-    if not isinstance(status, str) or len(status) > _LENGTH:
-        return set()
-    return {word.lower() for word in _WORD.findall(status)}
+def _words_of(status: Any) -> frozenset[str]:
+    is_short = isinstance(status, str) and len(status) <= _LENGTH
+    return _split(status) if is_short else frozenset()
+
+
+@lru_cache(1000)
+def _split(status: str) -> frozenset[str]:
+    return frozenset(word.lower() for word in _WORD.findall(status))

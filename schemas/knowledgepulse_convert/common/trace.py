@@ -6,13 +6,12 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cache, cached_property, reduce
 from hashlib import sha256
 from io import BytesIO
-from itertools import groupby
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -47,6 +46,8 @@ Step = dict[str, Any]
 _LEVELS = 198
 """The most levels of objects and lists in a step: the worker accepts 200 in a trace; pydantic writes 255."""
 _MIN_WORDS = 3
+_REPLACED = "\N{REPLACEMENT CHARACTER}".encode()
+"""What pydantic writes for a lone surrogate in a name."""
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _THOUGHT = re.compile(r"\s*<(think)>")
 _WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_]+")
@@ -111,13 +112,12 @@ class Conversion:
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the trace as JSON, step by step."""
-        names = list(ReasoningTrace.model_fields)
-        before = set(names[: names.index("steps")])
-        yield self._frame.model_dump_json(exclude_unset=True, include=before)[:-1].encode() + b',"steps":['
+        frame = self._frame.model_dump_json(exclude_unset=True).encode()
+        before, place, after = frame.rpartition(b'[{"step_id":0,"type":"observation"}]')
+        yield before + place[:1]
         for number, step in enumerate(self._numbered()):
             yield b"," + step if number else step
-        rest = self._frame.model_dump_json(exclude_unset=True, exclude=before | {"steps"})
-        yield b"]," + rest[1:].encode()
+        yield place[-1:] + after
 
     def _numbered(self) -> Iterator[bytes]:
         for number, step in enumerate(self._steps):
@@ -253,7 +253,7 @@ class _Steps:
         for text in self._system:
             losses.add("system text", text)
         for definition in self._definitions:
-            losses.add("tool definitions", asdict(definition))
+            losses.add("tool definitions", [definition.name, definition.description, definition.parameters])
 
     def _add(self, message: hub.Message) -> None:
         for role, part in _joined(message):
@@ -364,21 +364,30 @@ def _joined(message: hub.Message) -> Iterator[tuple[hub.Role, hub.Part]]:
     Consecutive texts are joined. A program's own texts among the user's are the system's, and what it writes
     in the place of an answer is an interruption.
     """
-    for are_texts, parts in groupby(message.parts, lambda part: isinstance(part, hub.Text)):
-        if not are_texts:
-            yield from ((message.role, part) for part in parts)
+    texts: list[str] = []
+    for part in message.parts:
+        if isinstance(part, hub.Text):
+            texts.append(part.content)
             continue
-        texts = [part.content for part in parts if isinstance(part, hub.Text)]
-        if message.role == "user":
-            own, texts = boilerplate.split(texts)
-            yield from (("system", hub.Text(text)) for text in own)
-        text = "\n".join(texts)
-        if message.role == "assistant" and boilerplate.is_given_up(text):
-            yield message.role, hub.Error(text, interruption=True)
-        elif message.role == "assistant" and _THOUGHT.match(text):
-            yield from ((message.role, part) for part in _thought_first(text))
-        elif texts:
-            yield message.role, hub.Text(text)
+        if texts:
+            yield from _joined_texts(message.role, texts)
+            texts = []
+        yield message.role, part
+    if texts:
+        yield from _joined_texts(message.role, texts)
+
+
+def _joined_texts(role: hub.Role, texts: list[str]) -> Iterator[tuple[hub.Role, hub.Part]]:
+    if role == "user":
+        own, texts = boilerplate.split(texts)
+        yield from (("system", hub.Text(text)) for text in own)
+    text = "\n".join(texts)
+    if role == "assistant" and boilerplate.is_given_up(text):
+        yield role, hub.Error(text, interruption=True)
+    elif role == "assistant" and _THOUGHT.match(text):
+        yield from ((role, part) for part in _thought_first(text))
+    elif texts:
+        yield role, hub.Text(text)
 
 
 def _thought_first(text: str) -> Iterator[hub.Part]:
@@ -439,10 +448,18 @@ def _validated(document: dict[str, Any]) -> ReasoningTrace:
 
 def _encoded(step: Step, position: int) -> bytes:
     """Return a step as JSON without its id."""
+    with suppress(ValueError):  # what is no plain JSON is looked at below
+        encoded = _dumped(step)
+        if _REPLACED not in encoded and encoded.count(b"{") + encoded.count(b"[") <= _LEVELS:
+            return encoded
     with _refused(f"steps.{position}."):
-        adapter = _step_adapter()
-        model = adapter.validate_python({"step_id": 0, **_plain(step)})
-        return b"{" + adapter.dump_json(model, exclude_unset=True).removeprefix(b'{"step_id":0,')
+        return _dumped(_plain(step))
+
+
+def _dumped(step: Step) -> bytes:
+    adapter = _step_adapter()
+    model = adapter.validate_python({"step_id": 0, **step})
+    return b"{" + adapter.dump_json(model, exclude_unset=True).removeprefix(b'{"step_id":0,')
 
 
 @cache
@@ -476,7 +493,7 @@ def _plain(value: Any, levels: int = _LEVELS) -> Any:
     inner = levels - 1
     if isinstance(value, dict):
         return {
-            _plain(name) if isinstance(name, str) else name: _plain(member, inner)
+            name if not isinstance(name, str) or name.isascii() else _encodable(name): _plain(member, inner)
             for name, member in value.items()
         }
     return [_plain(member, inner) for member in value]

@@ -111,10 +111,8 @@ def is_failed(response: dict[str, Any]) -> bool:
 
 def _parts(block: dict[str, Any], path: str, losses: Losses, kind: str = "") -> Parts:
     block = _unwrapped(block, path, losses)
-    name = next(
-        (wrapper for wrapper in block if wrapper in _WRAPPERS and isinstance(block[wrapper], dict)), None
-    )
-    if name is not None:  # the block is in a member, whose name is its type if it has none
+    wrappers = (wrapper for wrapper in block if wrapper in _WRAPPERS and isinstance(block[wrapper], dict))
+    if not _WRAPPERS.isdisjoint(block) and (name := next(wrappers, None)):  # the block is in a member, whose name is its type if it has none
         inner = block[name]
         count_others(block, {name, *_TYPES}, path, losses)
         yield from _parts(inner if _first(inner, _TYPES) else {"type": name, **inner}, path, losses)

@@ -9,7 +9,6 @@ Compared with: public files from before and since 0.40, and runs of 0.61.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -125,9 +124,9 @@ class _Session(Reader):
 
     def _count_replaced(self, earlier: _Version, version: _Version) -> None:
         """Count what an earlier version of a message has besides."""
-        told = {_key(part) for _, parts, _ in version[0] for part in parts} | {_key(hub.Text(""))}
+        told = [hub.Text(""), *(part for _, parts, _ in version[0] for part in parts)]
         parts = (part for _, parts, _ in earlier[0] for part in parts)
-        self.losses.add(TAKEN_BACK, [asdict(part) for part in parts if _key(part) not in told], is_known=True)
+        self.losses.add(TAKEN_BACK, [asdict(part) for part in parts if part not in told], is_known=True)
 
     def _add_message(self, value: Any) -> None:
         losses = Losses()
@@ -142,11 +141,6 @@ class _Session(Reader):
             self._count_replaced(self._messages[message.id], (turns, losses))
         self._messages[message.id] = turns, losses
         self.transcript.named(message.model)
-
-
-def _key(part: hub.Part) -> str:
-    """Return what is equal for equal parts, and can be looked up, which arguments of calls cannot."""
-    return f"{type(part).__name__} {json.dumps(asdict(part), sort_keys=True, default=repr)}"
 
 
 def _turns_of(message: _Message, losses: Losses) -> Iterator[_Turn]:

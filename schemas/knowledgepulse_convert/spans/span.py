@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -56,7 +56,11 @@ class Span:
 
     def text(self, *names: str) -> str | None:
         """Return the first non-empty text among these attributes, or else those of the resource."""
-        return next(iter(self.texts(*names)), None)
+        for name in names:
+            value = self.attributes.get(name, self.resource.get(name))
+            if isinstance(value, str) and value:
+                return value
+        return None
 
     def texts(self, *names: str) -> tuple[str, ...]:
         """Return the non-empty texts among these attributes, or else those of the resource."""
@@ -65,8 +69,11 @@ class Span:
 
     def nested(self, prefix: str, used: set[str]) -> Any:
         """Return the lists and objects of attributes such as ``prefix.0.role``; None if there are none."""
-        used.update(name for name in self.attributes if name == prefix or name.startswith(f"{prefix}."))
-        return unflatten(self.attributes, prefix)
+        names = [name for name in self.attributes if name.startswith(prefix)]
+        if not names:  # as in most spans
+            return None
+        used.update(name for name in names if name == prefix or name[len(prefix)] == ".")
+        return unflatten({name: self.attributes[name] for name in names}, prefix)
 
     def error(self, kind: Any = None) -> hub.Error | None:
         """Return the error of a failed span: the message of its status, else of its exception, else its kind.
@@ -155,7 +162,7 @@ def node_of(
         event=event,
         error=error,
         returned=returned,
-        tells=partial(_tells, span),
+        written=partial(_written, span),
         failures=tuple(failures),
         unrecorded=unrecorded,
         functions=() if event is not None or agent else (span.name, *span.texts(*_FUNCTION)),
@@ -167,10 +174,10 @@ def node_of(
     )
 
 
-def _tells(span: Span, what: re.Pattern[str]) -> bool:
-    """Check the attributes of a span and of its events, written as Python does."""
-    told = (span.attributes, *(event.attributes for event in span.events))
-    return any(what.search(str(attributes)) for attributes in told)
+def _written(span: Span) -> Iterator[str]:
+    """Yield each attribute of a span and of its events."""
+    for attributes in (span.attributes, *(event.attributes for event in span.events)):
+        yield from (f"{name}: {value}" for name, value in attributes.items())
 
 
 def _count_unread(span: Span, used: set[str], losses: Losses) -> None:

@@ -35,12 +35,14 @@ _TRACE_ID = re.compile("(?!0+$)[0-9a-f]{15,32}")
 _SPAN_ID = re.compile("(?!0+$)[0-9a-f]{16}")
 
 _REASON = re.compile("[hp](?:_r|R)eason")
-"""The end of the names of finish reasons and stop reasons, which is found sooner than the whole."""
+"""The end of the names of finish reasons and stop reasons."""
+_REASON_MARK = "eason"
+"""What each of them has, which is found sooner."""
 _NO_REASON = re.compile(r"reasons?\W+unknown\b", re.IGNORECASE)
 """A finish reason that says nothing, such as rig's."""
 _CALLED = re.compile(r"reasons?\W+tool[_-]?(?:calls?|use)\b", re.IGNORECASE)
 """A finish reason that says that the model made calls."""
-_LANGCHAIN = re.compile("additional_kwargs")
+_LANGCHAIN = "additional_kwargs"
 """A member of LangChain's messages alone."""
 _IS_ERROR = re.compile(r"error\\*[\"']?[:=] ?(?:true|false)", re.IGNORECASE)
 NO_CONTENT = (
@@ -63,7 +65,7 @@ class Node:
         error: The failure that the tracer flags.
         returned: Reads what the node returned, if it is no call itself.
         unrecorded: What the tracer does not record of calls of its kind.
-        tells: Returns whether a pattern is found in what the tracer wrote of the node.
+        written: Returns the attributes that the tracer wrote of the node, to search for what no reader looks for.
         failures: Executions of tools that have failed, if the node is none itself.
         functions: What the function may be called that the node is of, if it is no call itself.
         agent_id: The id or name of the agent.
@@ -84,7 +86,7 @@ class Node:
     error: hub.Error | None = None
     returned: Callable[[], Sequence[hub.Message]] | None = None
     unrecorded: tuple[str, ...] = ()
-    tells: Callable[[re.Pattern[str]], bool] = bool
+    written: Callable[[], Iterable[str]] = tuple
     failures: tuple[ToolRun, ...] = ()
     functions: tuple[str, ...] = ()
     agent_id: str | None = None
@@ -133,7 +135,8 @@ class _Tree:
     def runs(self) -> Iterator[hub.Run | ConversionError]:
         roots = [run for root in sorted(self._run_roots(), key=_time) for run in self._with_started(root)]
         self._started |= self._asked_beside(roots)
-        self._orders.clear()  # which had what was started, too
+        if self._started:
+            self._orders.clear()  # which had what was started, too
         outside = self._outside(roots)
         for root in roots:
             try:
@@ -322,7 +325,7 @@ class _Tree:
             losses.merge(shared)
         for node in nodes:
             losses.merge(node.losses)
-            if node is not root and node.outcome != hub.RunOutcome():
+            if node is not root and node.outcome != hub.UNKNOWN:
                 losses.add("outcomes below the root", asdict(node.outcome))
         return hub.Run(
             messages,
@@ -528,7 +531,7 @@ def _ending(root: Node, nodes: list[Node]) -> Ending | None:
         return "cut_off" if root.error.interruption else "failed"
     silent = [node for node in nodes if node.silent]
     is_told = any(_has_output(node.event) for node in nodes if node.event)
-    return "answered" if silent and not is_told and not silent[-1].tells(_CALLED) else None
+    return "answered" if silent and not is_told and not any(map(_CALLED.search, silent[-1].written())) else None
 
 
 def _unrecorded(nodes: list[Node], messages: list[hub.Message]) -> Iterator[str]:
@@ -537,10 +540,11 @@ def _unrecorded(nodes: list[Node], messages: list[hub.Message]) -> Iterator[str]
     responses = [part for part in hub.parts_in(messages) if isinstance(part, hub.ToolCallResponse)]
     are_run = any(isinstance(node.event, ToolRun) for node in nodes)
     are_told = are_run or any(part.failed for part in responses)
-    if responses and not are_told and not any(node.tells(_IS_ERROR) for node in nodes):
+    if responses and not are_told and not any(any(map(_IS_ERROR.search, node.written())) for node in nodes):
         yield "failed calls"
-    calls = [node for node in nodes if node.silent or isinstance(node.event, ModelCall)]
-    if not any(node.tells(_REASON) for node in calls) or any(node.tells(_NO_REASON) for node in calls):
+    calls = (node.written() for node in nodes if node.silent or isinstance(node.event, ModelCall))
+    reasons = [text for call in calls for text in call if _REASON_MARK in text and _REASON.search(text)]
+    if not reasons or any(map(_NO_REASON.search, reasons)):
         yield "finish reasons"
 
 
@@ -586,7 +590,7 @@ def _answer(root: Node, output: Sequence[hub.Message], messages: list[hub.Messag
     It ends so behind a tool that returns directly; at a limit, it fails.
     """
     is_tools = bool(output) and output[-1].role == "tool" == messages[-1].role
-    if not is_tools or root.error is not None or not root.tells(_LANGCHAIN):
+    if not is_tools or root.error is not None or not any(_LANGCHAIN in text for text in root.written()):
         return []
     last = messages.pop()
     parts = (
