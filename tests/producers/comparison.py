@@ -21,7 +21,6 @@ from producers.script import Call, Script, Turn
 RIGHT, PARTLY, NOT_READ, REFUSED, NOTHING = "right", "partly", "not read", "refused", "nothing written"
 NOT_INSTALLED = "not installed"
 _ADVICE = "enable content capture"
-_UNTOLD = "order of texts and calls"
 ARCHIVE = ".eval"
 """The suffix of Inspect's archives."""
 
@@ -114,13 +113,8 @@ def compared(producer: Producer, run: str, output: Path) -> Verdict:
     differs, unrecorded = differences(followed, seen_results(output / "requests.jsonl"), text, traces)
     told = {sign.name for part, sign in SIGNS.items() if part not in differs}
     unrecorded = [each for each in unrecorded if each not in told]
-    warnings = said if done.returncode or "warning" in said else _UNTOLD if _say_so(traces) else ""
+    warnings = said if done.returncode or "warning" in said else ""
     return Verdict(PARTLY if differs else RIGHT, differs, warnings, len(traces), unrecorded)
-
-
-def _say_so(traces: list[dict[str, Any]]) -> bool:
-    """Whether traces say that their order is not recorded; the command warns only of those that succeeded."""
-    return any(_UNTOLD in trace["metadata"].get("unrecorded", ()) for trace in traces)
 
 
 def text_of(document: Path) -> str:

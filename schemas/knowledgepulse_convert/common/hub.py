@@ -21,6 +21,8 @@ from knowledgepulse_convert.common.rewards import Reward, number_of
 from knowledgepulse_convert.common.statuses import told_by
 from knowledgepulse_schemas.trace import Ending
 
+UNORDERED = "order of texts and calls"
+"""What a run's records do not tell if its steps may stand in another order."""
 Role = Literal["system", "user", "assistant", "tool"]
 
 ROLES: dict[str, Role] = {

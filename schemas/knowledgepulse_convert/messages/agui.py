@@ -50,7 +50,7 @@ def _run(document: Any, path: str) -> hub.Run:
     values = [_as_chat(value) for value in unwrap(document, "messages")]
     messages = openai.messages_of(values, f"{path}.messages".lstrip("."), losses)
     joined = _with_answer_last(messages)
-    unrecorded = () if joined is messages else ("order of texts and calls",)
+    unrecorded = () if joined is messages else (hub.UNORDERED,)
     return hub.Run(joined, native_id, losses=losses, unrecorded=unrecorded)
 
 

@@ -271,7 +271,7 @@ def node(span: Span) -> Node:
         agent_id=(span.name or None if dialect.root else service) if kind == "agent" or is_root else None,
         names=(span.name if kind == "agent" or is_root else None, service),
         scores=scores,
-        unrecorded=("order of texts and calls",) if goes_on else dialect.unrecorded if kind == "tool" else (),
+        unrecorded=(hub.UNORDERED,) if goes_on else dialect.unrecorded if kind == "tool" else (),
     )
 
 

@@ -35,8 +35,9 @@ _NO_CALLS = ("create_agent", "embeddings")
 """Operations of services that call neither."""
 _UNKNOWN = {None, "UNKNOWN", "internal"}
 """Phoenix' and any-agent's kind of spans that do not follow OpenInference."""
-_REDACTED = ("<REDACTED>", "__REDACTED__")
-"""What Claude Code and OpenInference write for content that they may not record."""
+_HIDDEN = "HIDDEN:non-empty"
+_REDACTED = ("<REDACTED>", "__REDACTED__", _HIDDEN)
+"""What Claude Code, OpenInference and Koog write for content that they may not record."""
 _FLAT = ("trace_id", "span_id")
 _NANOSECONDS = 1e17
 """Numbers above are times in nanoseconds."""
@@ -166,6 +167,7 @@ def _runs(
         for span in spans_of(item, f"[{number}]" if isinstance(document, list) else "")
     ]
     for span in spans:
+        span.hidden = _HIDDEN in span.attributes.values()
         span.attributes = {name: value for name, value in span.attributes.items() if value not in _REDACTED}
     _add_events(spans, documents)
     yield from runs_of(map(_node_of, dialects.with_failures(spans)))

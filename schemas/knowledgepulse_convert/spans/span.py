@@ -10,6 +10,8 @@ from typing import Any
 
 from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.losses import Losses
+from knowledgepulse_convert.common.reading import as_text, parse_json
+from knowledgepulse_convert.common.words import words
 from knowledgepulse_convert.messages import wrapped
 from knowledgepulse_convert.spans.conversation import ModelCall, ToolRun
 from knowledgepulse_convert.spans.tree import Node
@@ -18,6 +20,25 @@ _END_OF_TIME = 2**64
 """Times of spans have 64 bits; a larger number is no time."""
 
 _FUNCTION = ("code.function.name", "code.function")
+_WORD = re.compile("[A-Z]?[a-z]+|[A-Z]+")
+_SAID = words(
+    """
+    answer args arguments body completion content contents conversation data history input inputs memory message
+    messages output outputs payload prompt query question reply request response result results said text thought
+    thoughts transcript value
+    """
+)
+"""Words in the names of attributes that may hold messages, whoever names them."""
+_ABOUT = words(
+    """
+    agent config count definition definitions description error exception finish functions headers id ids metadata
+    mime model name names parameters properties reason reasons resource role roles schema sequences settings status
+    stop tokens tool tools type types usage version
+    """
+)
+"""Words in the names of those that hold none."""
+_PROSE = 3
+"""The least words of a text that was asked or said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +58,7 @@ class Span:
         scope: The name of the instrumentation.
         losses: The dropped values of the span.
         shared: The dropped values of each object that contains this and other spans, such as the resource.
+        hidden: Whether Koog has hidden its content.
     """
 
     trace_id: str
@@ -53,6 +75,7 @@ class Span:
     scope: str = ""
     losses: Losses = field(default_factory=Losses)
     shared: tuple[Losses, ...] = ()
+    hidden: bool = False
 
     def text(self, *names: str) -> str | None:
         """Return the first non-empty text among these attributes, or else those of the resource."""
@@ -163,6 +186,8 @@ def node_of(
         error=error,
         returned=returned,
         written=partial(_written, span),
+        unread=partial(_contents_besides, span, used),
+        hidden=span.hidden,
         failures=tuple(failures),
         unrecorded=unrecorded,
         functions=() if event is not None or agent else (span.name, *span.texts(*_FUNCTION)),
@@ -178,6 +203,20 @@ def _written(span: Span) -> Iterator[str]:
     """Yield each attribute of a span and of its events."""
     for attributes in (span.attributes, *(event.attributes for event in span.events)):
         yield from (f"{name}: {value}" for name, value in attributes.items())
+
+
+def _contents_besides(span: Span, used: set[str]) -> Iterator[str]:
+    """Yield the names of the attributes that no reader used, and that may hold what was asked or said."""
+    for attributes in (span.attributes, *(event.attributes for event in span.events)):
+        for name, value in attributes.items():
+            named = {word.lower() for word in _WORD.findall(name)}
+            if name not in used and named & _SAID and not named & _ABOUT and _is_said(parse_json(value)):
+                yield name
+
+
+def _is_said(value: Any) -> bool:
+    """Check for a list or an object with something in it, or for prose."""
+    return bool(value) if isinstance(value, dict | list) else len(as_text(value).split()) >= _PROSE
 
 
 def _count_unread(span: Span, used: set[str], losses: Losses) -> None:

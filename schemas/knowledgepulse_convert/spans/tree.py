@@ -45,11 +45,13 @@ _CALLED = re.compile(r"reasons?\W+tool[_-]?(?:calls?|use)\b", re.IGNORECASE)
 _LANGCHAIN = "additional_kwargs"
 """A member of LangChain's messages alone."""
 _IS_ERROR = re.compile(r"error\\*[\"']?[:=] ?(?:true|false)", re.IGNORECASE)
-NO_CONTENT = (
-    "no message content was recorded, and a trace without it would be scored as empty; enable content "
-    "capture in the instrumentation, for example with OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT, or "
-    "use one that records messages"
+_NO_CONTENT = "no message content was recorded, and a trace without it would be scored as empty; "
+_CAPTURE = (
+    "enable content capture in the instrumentation, for example with "
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT, or use one that records messages"
 )
+_RECORD = "knowledgepulse.kind"
+"""The attribute of a span that stands for a tracer's record of another kind."""
 
 
 @dataclass(slots=True)
@@ -66,6 +68,8 @@ class Node:
         returned: Reads what the node returned, if it is no call itself.
         unrecorded: What the tracer does not record of calls of its kind.
         written: Returns the attributes that the tracer wrote of the node, to search for what no reader looks for.
+        unread: Returns the names of attributes that no reader knows, and that may hold messages.
+        hidden: Whether Koog has hidden the content.
         failures: Executions of tools that have failed, if the node is none itself.
         functions: What the function may be called that the node is of, if it is no call itself.
         agent_id: The id or name of the agent.
@@ -87,6 +91,8 @@ class Node:
     returned: Callable[[], Sequence[hub.Message]] | None = None
     unrecorded: tuple[str, ...] = ()
     written: Callable[[], Iterable[str]] = tuple
+    unread: Callable[[], Iterable[str]] = tuple
+    hidden: bool = False
     failures: tuple[ToolRun, ...] = ()
     functions: tuple[str, ...] = ()
     agent_id: str | None = None
@@ -315,9 +321,9 @@ class _Tree:
                 raise ConversionError(f"trace {root.trace_id}, span {node.id}: {node.problem}")
         losses = Losses()
         messages = self._messages(root, nodes, losses)
-        problem = f"trace {root.trace_id}, span {root.id}: {NO_CONTENT}"
         has_texts = any(map(_has_text, messages))
-        if not has_texts and not any(map(_has_arguments, messages)):
+        problem = None if has_texts else f"trace {root.trace_id}, span {root.id}: {_no_content(nodes)}"
+        if problem and not any(map(_has_arguments, messages)):
             raise ConversionError(problem)
         if root.error is not None and root.error not in hub.parts_in(messages):
             messages.append(hub.message("assistant", root.error))
@@ -335,7 +341,7 @@ class _Tree:
             ended_at=_datetime(root.end),
             ending=_ending(root, nodes),
             agent_id=root.agent_id,
-            unasked=None if has_texts or not any(node.silent for node in nodes) else problem,
+            unasked=problem if any(node.silent for node in nodes) else None,
             names=root.names if root.agent else _names(root, nodes),
             outcome=root.outcome,
             losses=losses,
@@ -503,6 +509,21 @@ def _said(part: hub.Part) -> tuple[str, ...]:
             return "response", part.response.strip()
         case _:
             return "text", hub.text_of(part).strip()
+
+
+def _no_content(nodes: list[Node]) -> str:
+    """Return why a run has no messages, and what to do about it."""
+    if name := next((name for node in nodes for name in node.unread()), None):
+        return (
+            f"no messages were found, although `{name}` may hold some, which no reader knows; convert the "
+            "agent's messages, or use an instrumentation that follows OpenTelemetry's or OpenInference's "
+            "conventions"
+        )
+    if any(node.hidden for node in nodes):
+        return f"{_NO_CONTENT}enable content capture with Koog's `setVerbose(true)`"
+    if any(text.startswith(_RECORD) for node in nodes for text in node.written()):
+        return f"{_NO_CONTENT}export the records with their inputs and outputs"
+    return _NO_CONTENT + _CAPTURE
 
 
 def _names(root: Node, nodes: list[Node]) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from knowledgepulse_convert import (
     Options,
     UnreadError,
 )
+from knowledgepulse_convert.common.hub import UNORDERED
 from knowledgepulse_schemas.trace import rewards_of
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import counted, printable
@@ -118,6 +119,7 @@ class ConversionReport:
     with_id: int = 0
     ids: set[int] = field(default_factory=set)  # hashes, which take less memory
     unrecorded: Counter[str] = field(default_factory=Counter)  # traces by what they lack
+    unordered: Counter[str] = field(default_factory=Counter)  # traces without the order of steps, by format
     unused: Counter[str] = field(default_factory=Counter)  # traces without a label by the scores they have
     losses: Losses = field(default_factory=Losses)
     unknown: list[str] = field(default_factory=list)  # files of folders that hold no run
@@ -167,8 +169,12 @@ class ConversionReport:
         if native_id := conversion.metadata.native_id:
             self.with_id += 1
             self.ids.add(hash(native_id))
+        unrecorded = metadata.get("unrecorded", ())
+        if UNORDERED in unrecorded:
+            self.unordered[conversion.metadata.framework or "-"] += 1
         if metadata.get("outcome_source") != "label":
-            if conversion.metadata.success and (missing := metadata.get("unrecorded")):
+            missing = [each for each in unrecorded if each != UNORDERED]
+            if conversion.metadata.success and missing:
                 self.unrecorded[f"{conversion.metadata.framework}: no {' or '.join(missing)}"] += 1
             self.unused.update(rewards_of(conversion.metadata.rewards).keys())
         self.losses.merge(conversion.losses)
@@ -195,6 +201,11 @@ class ConversionReport:
             errors.print(
                 f"warning: {counted(traces, 'trace')} of {missing} are recorded, so failures may be told as "
                 "successes"
+            )
+        for name, traces in self.unordered.items():
+            errors.print(
+                f"warning: {counted(traces, 'trace')} of {name}: the {UNORDERED} is not recorded, so the steps "
+                "may stand in another"
             )
         if repeated := self.with_id - len(self.ids):
             errors.print(

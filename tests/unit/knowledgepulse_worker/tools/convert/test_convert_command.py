@@ -116,6 +116,17 @@ def test_what_runs_do_not_record_is_said_once(convert):
     assert {*traces(result)[1]["metadata"]["unrecorded"]} == {"exit codes", "finish reasons"}
 
 
+def test_steps_that_may_stand_in_another_order_are_said_whatever_the_end(convert):
+    """The warning was only of successes: a run that a limit had cut off lost the order without a word."""
+    call = {"id": "c1", "type": "function", "function": {"name": "weigh", "arguments": "{}"}}
+    answer = {"id": "2", "role": "assistant", "content": "I weigh it. ", "toolCalls": [call]}
+    result = {"id": "3", "role": "tool", "toolCallId": "c1", "content": "95 g"}
+
+    said = convert(lines([{"id": "1", "role": "user", "content": "How much is it?"}, answer, result])).stderr
+
+    assert "warning: 1 trace of agui_messages: the order of texts and calls is not recorded" in said
+
+
 def test_the_files_of_a_conversation_of_openhands_are_one_run(convert, tmp_path):
     """Each was refused: "no objective", "no steps"."""
     [case] = [case for case in read_cases(FOLDER / "openhands.jsonl") if "exit code" in case["name"]]
