@@ -37,6 +37,7 @@ def convert(
                 yield run
                 continue
             run.framework = found.name
+            found.identify(run, options.path if options else "")
             run.unrecorded = tuple(dict.fromkeys((*found.unrecorded, *run.unrecorded)))
             for request in requests_of(run) if options and options.per_request else [run]:
                 yield _convert_run(request, options, found.usual_domain)

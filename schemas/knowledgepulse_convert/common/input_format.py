@@ -46,6 +46,8 @@ class InputFormat:
         unrecorded: What its documents do not tell of a run, in the plural, such as ``exit codes``.
         places: Where programs keep them on Linux and macOS, unless told otherwise: the name of each program,
             with patterns of paths as of ``glob``, which begin with ``~/``.
+        ids_in_path: The end of a file's path that tells the ids of the ``session`` and of its ``agent``, if
+            its lines do not; the agent ``main`` is the session's.
     """
 
     name: str
@@ -58,6 +60,15 @@ class InputFormat:
     coding_agent: bool = False
     unrecorded: tuple[str, ...] = ()
     places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ids_in_path: re.Pattern[str] | None = None
+
+    def identify(self, run: hub.Run, path: str) -> None:
+        """Set the ids of a run that only the path of its file tells."""
+        found = self.ids_in_path.search(path) if self.ids_in_path and run.native_id is None else None
+        if found and found["agent"] == "main":
+            run.native_id = found["session"]
+        elif found:
+            run.native_id, run.parent_id = f"{found['session']}/{found['agent']}", found["session"]
 
     @property
     def usual_domain(self) -> str:

@@ -45,7 +45,7 @@ _ID = re.compile("(?:tool_?)?(?:call|use)_?id", re.IGNORECASE)
 _RESULTS = frozenset({"content", "output", "response", "result"})
 """Members of a result."""
 _TELLING = _ARGUMENTS | _RESULTS
-_QUOTED = ("args", "arguments", "wargs", *("allid", "allId", "all_id", "all_Id", "seid", "seId", "se_id", "se_Id"))
+_QUOTED = ("args", "arguments", "allid", "allId", "all_id", "all_Id", "seid", "seId", "se_id", "se_Id")
 """What a JSON text has that may hold one of them."""
 
 

@@ -69,6 +69,7 @@ class Options:
         per_request: Whether to make a trace of each request of the user.
         objective: The objective of runs without a text of the user; a stream may hold no prompt.
         recorded_at: The time of runs that record none, such as the time when their file was last modified.
+        path: The path of their file, which for some formats alone tells a run's id.
     """
 
     domains: Mapping[str, str] = field(default_factory=dict)
@@ -80,6 +81,7 @@ class Options:
     per_request: bool = False
     objective: str | None = None
     recorded_at: datetime | None = None
+    path: str = ""
 
 
 @dataclass(frozen=True)

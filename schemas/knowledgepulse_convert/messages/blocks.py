@@ -112,8 +112,8 @@ def is_failed(response: dict[str, Any]) -> bool:
 def _parts(block: dict[str, Any], path: str, losses: Losses, kind: str = "") -> Parts:
     block = _unwrapped(block, path, losses)
     wrappers = (wrapper for wrapper in block if wrapper in _WRAPPERS and isinstance(block[wrapper], dict))
-    if not _WRAPPERS.isdisjoint(block) and (name := next(wrappers, None)):  # the block is in a member, whose name is its type if it has none
-        inner = block[name]
+    if not _WRAPPERS.isdisjoint(block) and (name := next(wrappers, None)):
+        inner = block[name]  # the block is in a member, whose name is its type if it has none
         count_others(block, {name, *_TYPES}, path, losses)
         yield from _parts(inner if _first(inner, _TYPES) else {"type": name, **inner}, path, losses)
         return

@@ -4,6 +4,8 @@ Source: https://github.com/MoonshotAI/kimi-cli.
 Compared with: files of another project's tests, and runs of 2.1.
 """
 
+import re
+
 from knowledgepulse_convert.common.pattern import at
 from knowledgepulse_convert.common.words import words
 from knowledgepulse_convert.sessions.table import Line, Table
@@ -47,4 +49,5 @@ FORMAT = Table(
     time=(at("time"),),
     coding_agent=True,
     places={"Kimi Code": ("~/.kimi-code/sessions/*/*/agents/*/wire.jsonl",)},
+    ids_in_path=re.compile(r"/(?P<session>[^/]+)/agents/(?P<agent>[^/]+)/wire\.jsonl\Z"),
 )

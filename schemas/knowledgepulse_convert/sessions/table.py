@@ -155,7 +155,7 @@ class Table:
         only_lines: A list of these lines is another format.
         coding_agent: Whether its program is a coding agent.
         unrecorded: What its documents do not tell of a run.
-        places: Where programs keep them; see ``InputFormat``.
+        places: Where programs keep them; see ``InputFormat``, as for ``ids_in_path``.
     """
 
     name: str
@@ -175,6 +175,7 @@ class Table:
     coding_agent: bool = False
     unrecorded: tuple[str, ...] = ()
     places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ids_in_path: re.Pattern[str] | None = None
 
     @cached_property
     def is_first(self) -> Callable[[Any], bool]:

@@ -277,6 +277,7 @@ def format_of(table: Table) -> InputFormat:
         coding_agent=table.coding_agent,
         unrecorded=table.unrecorded,
         places=table.places,
+        ids_in_path=table.ids_in_path,
     )
     if table.within is not None:
         messages = _Messages(table)

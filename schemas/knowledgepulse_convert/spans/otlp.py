@@ -225,8 +225,6 @@ def _plain(value: Any) -> Any:
     """Convert an OTLP AnyValue to plain JSON."""
     if not isinstance(value, dict):
         return value
-    if isinstance(text := value.get("stringValue"), str):  # nearly always
-        return text
     for name, member in value.items():
         match name.replace("_v", "V"):
             case "stringValue" | "boolValue" | "doubleValue" | "bytesValue":

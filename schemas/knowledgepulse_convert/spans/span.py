@@ -23,17 +23,17 @@ _FUNCTION = ("code.function.name", "code.function")
 _WORD = re.compile("[A-Z]?[a-z]+|[A-Z]+")
 _SAID = words(
     """
-    answer args arguments body completion content contents conversation data history input inputs memory message
-    messages output outputs payload prompt query question reply request response result results said text thought
-    thoughts transcript value
+    answer args arguments body completion content contents conversation data history input inputs memory
+    message messages output outputs payload prompt query question reply request response result results said
+    text thought thoughts transcript value
     """
 )
 """Words in the names of attributes that may hold messages, whoever names them."""
 _ABOUT = words(
     """
-    agent config count definition definitions description error exception finish functions headers id ids metadata
-    mime model name names parameters properties reason reasons resource role roles schema sequences settings status
-    stop tokens tool tools type types usage version
+    agent config count definition definitions description error exception finish functions headers id ids
+    metadata mime model name names parameters properties reason reasons resource role roles schema sequences
+    settings status stop tokens tool tools type types usage version
     """
 )
 """Words in the names of those that hold none."""

@@ -67,7 +67,7 @@ class Node:
         error: The failure that the tracer flags.
         returned: Reads what the node returned, if it is no call itself.
         unrecorded: What the tracer does not record of calls of its kind.
-        written: Returns the attributes that the tracer wrote of the node, to search for what no reader looks for.
+        written: Returns the attributes that the tracer wrote of the node, each as a text, to be searched.
         unread: Returns the names of attributes that no reader knows, and that may hold messages.
         hidden: Whether Koog has hidden the content.
         failures: Executions of tools that have failed, if the node is none itself.
@@ -552,7 +552,9 @@ def _ending(root: Node, nodes: list[Node]) -> Ending | None:
         return "cut_off" if root.error.interruption else "failed"
     silent = [node for node in nodes if node.silent]
     is_told = any(_has_output(node.event) for node in nodes if node.event)
-    return "answered" if silent and not is_told and not any(map(_CALLED.search, silent[-1].written())) else None
+    if not silent or is_told or any(map(_CALLED.search, silent[-1].written())):
+        return None
+    return "answered"
 
 
 def _unrecorded(nodes: list[Node], messages: list[hub.Message]) -> Iterator[str]:

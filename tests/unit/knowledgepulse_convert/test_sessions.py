@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from knowledgepulse_convert import ConversionError, NoRunError, convert, input_format_of
+from knowledgepulse_convert import ConversionError, NoRunError, Options, convert, input_format_of
+from knowledgepulse_schemas.trace import trace_id_of
 from support.conversions import FOLDER, read_cases
 
 NAMES = (
@@ -128,3 +129,17 @@ def test_the_time_of_a_session_is_in_proportion_to_its_answers():
     seconds(FEW)  # the models of a format are built once
 
     assert seconds(8 * FEW) < 3 * 8 * min(seconds(FEW) for _ in range(3))
+
+
+@pytest.mark.parametrize(
+    ("agent", "own", "parent"), [("main", "ses_1", None), ("agent-0", "ses_1/agent-0", "ses_1")]
+)
+def test_the_path_of_a_wire_of_kimi_tells_session_and_subagent(agent, own, parent):
+    """Its lines do not: a session that went on was a second trace, and a subagent's had no parent."""
+    [case] = [case for case in read_cases(FOLDER / "kimi.jsonl") if "twice" in case["name"]]
+    path = f"/home/me/.kimi-code/sessions/wd_shop/ses_1/agents/{agent}/wire.jsonl"
+
+    [conversion] = convert(case["document"], options=Options(path=path))
+
+    assert conversion.metadata.native_id == own
+    assert conversion.metadata.parent_id == (parent and trace_id_of(parent))

@@ -204,8 +204,8 @@ class ConversionReport:
             )
         for name, traces in self.unordered.items():
             errors.print(
-                f"warning: {counted(traces, 'trace')} of {name}: the {UNORDERED} is not recorded, so the steps "
-                "may stand in another"
+                f"warning: {counted(traces, 'trace')} of {name}: the {UNORDERED} is not recorded, so that of "
+                "the steps may be another"
             )
         if repeated := self.with_id - len(self.ids):
             errors.print(
@@ -299,7 +299,7 @@ def conversions(
                     f"{name}: no database of an agent, in which --session, --since and --newest choose"
                 )
             else:
-                outcomes = convert_lines(name, joined(name, lines), format_name, dated(options, name))
+                outcomes = convert_lines(name, joined(name, lines), format_name, of_file(options, name))
             yield from reported(outcomes if folder is None else report.known(name, outcomes), report)
         if folder is not None and report.traces + report.failed == before:
             report.failed += 1
@@ -373,9 +373,10 @@ def _warn(location: str, losses: Losses, warned: set[str]) -> None:
         tell(f"{location}: warning: not read, although it may be a part of the conversation: {path}")
 
 
-def dated(options: Options, name: str) -> Options:
-    """Return the options with the file's time, which runs without one get."""
+def of_file(options: Options, name: str) -> Options:
+    """Return the options with the file's time and path, for runs that do not tell their time or their id."""
     path = Path(name)
     if not path.is_file():
         return options
-    return replace(options, recorded_at=datetime.fromtimestamp(path.stat().st_mtime, UTC))
+    modified = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    return replace(options, recorded_at=modified, path=path.resolve().as_posix())

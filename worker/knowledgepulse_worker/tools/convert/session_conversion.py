@@ -12,7 +12,7 @@ from rich.progress import Progress, TaskID
 from knowledgepulse_convert import AUTO, Conversion, ConversionError, NoRunError, Options, UnreadError
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.convert.conversion_options import Selection
-from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, dated, reported
+from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, of_file, reported
 from knowledgepulse_worker.tools.convert.databases import convert_database
 from knowledgepulse_worker.tools.convert.file_conversion import LocatedConversion, convert_lines
 from knowledgepulse_worker.tools.convert.found_sessions import Session
@@ -53,7 +53,7 @@ def _of_files(sessions: Sequence[Session], options: Options, progress: Progress,
         progress.update(bar, advance=1, description=session.agent)
         try:
             for name, lines in opened([session.path], Progress(disable=True)):
-                for located in convert_lines(name, lines, AUTO, dated(options, name)):
+                for located in convert_lines(name, lines, AUTO, of_file(options, name)):
                     yield session.last_active, name, located
         except InputError as error:  # the others go on
             problem = ConversionError(str(error).removeprefix(f"{session.path}: "))
