@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from knowledgepulse_convert.common.input_format import InputFormat
+from knowledgepulse_convert.common.input_format import InputFormat, members_of
 from knowledgepulse_convert.messages import any_vendor
 from knowledgepulse_convert.sessions.table import Table
 from knowledgepulse_convert.sessions.table_reader import format_of
@@ -51,6 +51,6 @@ def input_format_of(document: Any) -> InputFormat | None:
     """Detect a document's format; None if no format recognises it, such as an empty one."""
     if not document:
         return None
-    return next(
-        (input_format for input_format in INPUT_FORMATS.values() if input_format.fits(document)), None
-    )
+    members = members_of(document)
+    candidates = (each for each in INPUT_FORMATS.values() if each.may_fit(members))
+    return next((each for each in candidates if each.fits(document)), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import cleandoc
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.losses import Losses
+from knowledgepulse_convert.common.pattern import AnyOf
 from knowledgepulse_convert.common.reading import count_others, each, parse_json, unwrap, without
 from knowledgepulse_convert.common.session_log import Reader, lines_in, run_of_lines
 from knowledgepulse_convert.common.verdicts import Verdicts
@@ -41,6 +42,7 @@ class InputFormat:
         is_fragment: Returns whether a line of a file is part of a larger document. The spans of a trace, for
             example, may be on several lines.
         streams: Whether ``runs`` also accepts an iterator of a file's lines, including unknown lines.
+        needed: Names of members, of which a line has at least all of one set; empty if none is known.
         coding_agent: Whether its program is a coding agent, whose traces have the task domain ``code`` unless
             told otherwise.
         unrecorded: What its documents do not tell of a run, in the plural, such as ``exit codes``.
@@ -57,6 +59,7 @@ class InputFormat:
     runs: _RunsOf
     is_fragment: _Recognises = lambda line: False
     streams: bool = False
+    needed: Sequence[set[str]] = ()
     coding_agent: bool = False
     unrecorded: tuple[str, ...] = ()
     places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -82,6 +85,10 @@ class InputFormat:
         stated = _ACCEPTS.search(text)
         said = stated[1] if stated else text.split("\n", 1)[0].removesuffix(".")
         return " ".join(said.split()).replace("``", "`")
+
+    def may_fit(self, members: set[str]) -> bool:
+        """Return whether a document may have this format whose first lines have these members."""
+        return not self.needed or any(needed <= members for needed in self.needed)
 
     def fits(self, document: Any) -> bool:
         """Return whether a document has this format.
@@ -143,9 +150,14 @@ def of_records(
     )
 
 
+def members_of(document: Any) -> set[str]:
+    """Return the names of the members of a document's first lines."""
+    return {name for line in lines_in(document)[:_HEAD] if isinstance(line, dict) for name in line}
+
+
 def of_session(
     recognises: Callable[[dict[str, Any]], bool], runs: _RunsOf
-) -> tuple[_Recognises, _RunsOf, _Recognises, bool]:
+) -> tuple[_Recognises, _RunsOf, _Recognises, bool, Sequence[set[str]]]:
     """Return how session logs are told and read, whose lines are read one by one.
 
     Args:
@@ -156,12 +168,12 @@ def of_session(
     def has_line(document: Any) -> bool:
         return any(isinstance(line, dict) and recognises(line) for line in lines_in(document)[:_HEAD])
 
-    return has_line, runs, lambda line: True, True
+    return has_line, runs, lambda line: True, True, recognises.needed if isinstance(recognises, AnyOf) else ()
 
 
 def of_lines(
     recognises: Callable[[dict[str, Any]], bool], reader: Callable[[], Reader]
-) -> tuple[_Recognises, _RunsOf, _Recognises, bool]:
+) -> tuple[_Recognises, _RunsOf, _Recognises, bool, Sequence[set[str]]]:
     """Return how session logs with a single run are told and read; a new reader makes it of their lines."""
     return of_session(recognises, lambda document: run_of_lines(document, reader()))
 

@@ -48,11 +48,11 @@ class Pattern:
     def __init__(self, conditions: Conditions) -> None:
         self.wanted = {at(name) if isinstance(name, str) else name: conditions[name] for name in conditions}
         self._tests = [(path.names, _test(wanted)) for path, wanted in self.wanted.items()]
-        self._needed = {names[0] for names, test in self._tests if names and not test(_MISSING)}
+        self.needed = {names[0] for names, test in self._tests if names and not test(_MISSING)}
 
-    def fits(self, value: dict[str, Any]) -> bool:
+    def fits(self, value: Any) -> bool:
         """Return whether a value is an object that has all of it."""
-        if not (isinstance(value, dict) and self._needed <= value.keys()):  # nearly always
+        if not (isinstance(value, dict) and self.needed <= value.keys()):  # nearly always
             return False
         for names, test in self._tests:
             found: Any = value
@@ -63,10 +63,25 @@ class Pattern:
         return True
 
 
-def any_of(*alternatives: Conditions) -> Callable[[Any], bool]:
+class AnyOf:
+    """The check for an object that has all of one of some patterns.
+
+    Attributes:
+        needed: The names of members of which the object has at least all of one set.
+    """
+
+    def __init__(self, patterns: Iterable[Pattern]) -> None:
+        self._patterns = list(patterns)
+        self.needed = [pattern.needed for pattern in self._patterns]
+
+    def __call__(self, value: Any) -> bool:
+        """Return whether a value is such an object."""
+        return any(pattern.fits(value) for pattern in self._patterns)
+
+
+def any_of(*alternatives: Conditions) -> AnyOf:
     """Return the check for an object that has all of one of these."""
-    patterns = list(map(Pattern, alternatives))
-    return lambda value: any(pattern.fits(value) for pattern in patterns)
+    return AnyOf(map(Pattern, alternatives))
 
 
 def _test(wanted: Any) -> Callable[[Any], bool]:

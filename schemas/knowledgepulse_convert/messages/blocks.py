@@ -37,6 +37,8 @@ _RESPONSE = words(
     """
 )
 _WRAPPERS = {"part"} | _CALL | _RESPONSE
+_WRAPPED = ("toolRequest", "toolResponse", "tool_result")
+"""Types of blocks of Goose and Amp that hold a call or a result."""
 _MEDIA = words(
     """
     image image_url image_file input_image audio input_audio video video_url media file input_file document
@@ -110,7 +112,8 @@ def is_failed(response: dict[str, Any]) -> bool:
 
 
 def _parts(block: dict[str, Any], path: str, losses: Losses, kind: str = "") -> Parts:
-    block = _unwrapped(block, path, losses)
+    if block.get("type") in _WRAPPED:
+        block = _unwrapped(block, path, losses)
     wrappers = (wrapper for wrapper in block if wrapper in _WRAPPERS and isinstance(block[wrapper], dict))
     if not _WRAPPERS.isdisjoint(block) and (name := next(wrappers, None)):
         inner = block[name]  # the block is in a member, whose name is its type if it has none

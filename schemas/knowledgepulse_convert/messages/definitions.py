@@ -40,9 +40,11 @@ def _definitions(value: Any, path: str, losses: Losses) -> Iterator[hub.ToolDefi
     if not isinstance(value, dict):
         losses.add(path, value)
         return
-    rest = {key: member for key, member in value.items() if (key, member) != ("type", "function")}
+    rest = dict(value)
+    if rest.get("type") == "function":
+        del rest["type"]
     for name in _WRAPPERS:
-        if isinstance(parse_json(rest.get(name)), dict | list):
+        if name in rest and isinstance(parse_json(rest[name]), dict | list):
             yield from _definitions(rest.pop(name), f"{path}.{name}", losses)
     name = rest.pop("name", None)
     if isinstance(name, str) and name:

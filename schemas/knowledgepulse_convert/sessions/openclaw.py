@@ -94,6 +94,7 @@ def _has_cut(value: Any) -> bool:
 FORMAT = replace(
     _EVENTS,
     recognises=lambda document: are_all(_is_branch, document) or _EVENTS.recognises(document),
+    needed=(),
     runs=_runs,
     places={"OpenClaw": ("~/.openclaw/agents/*/agent/openclaw-agent.sqlite",)},
 )

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from knowledgepulse_convert.common import hub
 from knowledgepulse_convert.common.losses import Losses
-from knowledgepulse_convert.common.pattern import Conditions, Path, Pattern, Places, any_of, at
+from knowledgepulse_convert.common.pattern import AnyOf, Conditions, Path, Pattern, Places, any_of, at
 from knowledgepulse_convert.messages.blocks import Parts, parts_of
 
 ROLES: dict[str, hub.Role] = {
@@ -178,6 +178,6 @@ class Table:
     ids_in_path: re.Pattern[str] | None = None
 
     @cached_property
-    def is_first(self) -> Callable[[Any], bool]:
+    def is_first(self) -> AnyOf:
         """The check for a line of the format."""
         return any_of(*self.first)

@@ -282,13 +282,15 @@ def format_of(table: Table) -> InputFormat:
     if table.within is not None:
         messages = _Messages(table)
         return told(messages.fit, messages.runs)
-    recognises, runs, is_fragment, streams = of_session(table.is_first, lambda lines: _runs(table, lines))
+    recognises, runs, is_fragment, streams, needed = of_session(
+        table.is_first, lambda lines: _runs(table, lines)
+    )
 
     def is_line(document: Any) -> bool:
         return isinstance(document, dict) and recognises(document)
 
     own = is_line if table.only_lines else recognises
-    return told(own, runs, is_fragment, streams)
+    return told(own, runs, is_fragment, streams, needed)
 
 
 def _runs(table: Table, document: Any) -> Iterator[hub.Run]:

@@ -20,6 +20,7 @@ _END_OF_TIME = 2**64
 """Times of spans have 64 bits; a larger number is no time."""
 
 _FUNCTION = ("code.function.name", "code.function")
+_INDEX = re.compile(r"\.\d+(?=\.|$)")
 _WORD = re.compile("[A-Z]?[a-z]+|[A-Z]+")
 _SAID = words(
     """
@@ -223,7 +224,7 @@ def _count_unread(span: Span, used: set[str], losses: Losses) -> None:
     """Count the unused attributes and events, with indexes removed from their names."""
     for name, value in span.attributes.items():
         if name not in used:
-            losses.add("attributes." + re.sub(r"\.\d+(?=\.|$)", "[]", name), value)
+            losses.add("attributes." + _INDEX.sub("[]", name), value)
     for event in span.events:
         for name, value in event.attributes.items():
             if name not in used:

@@ -4,6 +4,7 @@ from copy import deepcopy
 
 import pytest
 
+from knowledgepulse_convert import INPUT_FORMATS, input_format_of
 from support.conversions import FOLDER, outcomes_of, read_cases
 
 CASES = [
@@ -19,3 +20,14 @@ def test_a_document_gives_these_traces_and_losses(case):
 
     assert outcomes_of(case) == case["expected"]
     assert case["document"] == before
+
+
+def test_the_members_of_lines_rule_out_no_format_that_fits():
+    documents = [case.values[0]["document"] for case in CASES]
+
+    found = [input_format_of(document) for document in documents if document]
+
+    asked = (
+        [each for each in INPUT_FORMATS.values() if each.fits(document)] for document in documents if document
+    )
+    assert found == [next(iter(fitting), None) for fitting in asked]
