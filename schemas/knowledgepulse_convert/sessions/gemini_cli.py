@@ -9,8 +9,9 @@ Compared with: public files from before and since 0.40, and runs of 0.61.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from pydantic import Field
@@ -124,9 +125,9 @@ class _Session(Reader):
 
     def _count_replaced(self, earlier: _Version, version: _Version) -> None:
         """Count what an earlier version of a message has besides."""
-        told = [hub.Text(""), *(part for _, parts, _ in version[0] for part in parts)]
+        told = {hub.Text(""), *(_key(part) for _, parts, _ in version[0] for part in parts)}
         parts = (part for _, parts, _ in earlier[0] for part in parts)
-        self.losses.add(TAKEN_BACK, [asdict(part) for part in parts if part not in told], is_known=True)
+        self.losses.add(TAKEN_BACK, [asdict(part) for part in parts if _key(part) not in told], is_known=True)
 
     def _add_message(self, value: Any) -> None:
         losses = Losses()
@@ -141,6 +142,13 @@ class _Session(Reader):
             self._count_replaced(self._messages[message.id], (turns, losses))
         self._messages[message.id] = turns, losses
         self.transcript.named(message.model)
+
+
+def _key(part: hub.Part) -> hub.Part:
+    """Return what is equal for equal parts, and can be looked up, which arguments of calls cannot."""
+    if not isinstance(part, hub.ToolCall):
+        return part
+    return replace(part, arguments=json.dumps(part.arguments, sort_keys=True, default=repr))
 
 
 def _turns_of(message: _Message, losses: Losses) -> Iterator[_Turn]:
