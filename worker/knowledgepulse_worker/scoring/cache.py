@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -38,6 +39,28 @@ class Nearest:
     id: str | None
 
 
+class _Entries:
+    """The arrays of a cache's entries, of which each slot has a vector, its time and its id.
+
+    Attributes:
+        matrix: the vectors, shape (slots, dimensions).
+        times: seconds since the epoch, shape (slots,).
+        ids: their ids.
+        digests: of the vectors' bytes, shape (slots,); unused beside the compiled library.
+        compiled: the look-ups of the compiled library, if there is one.
+        similarities: those of the vectors that are expected, shape (:data:`LOOK_UPS`, slots); without rows
+            beside the compiled library.
+    """
+
+    def __init__(self, slots: int, dimensions: int) -> None:
+        self.matrix = np.zeros((slots, dimensions), dtype=np.float32)
+        self.times = np.zeros(slots, dtype=np.float64)
+        self.ids: list[str | None] = [None] * slots
+        self.digests = np.zeros(slots, dtype=np.uint64)
+        self.compiled = look_ups(self.matrix, self.times)
+        self.similarities = np.zeros((LOOK_UPS if self.compiled is None else 0, slots), dtype=np.float32)
+
+
 class VectorCache:
     """A first-in-first-out ring of unit vectors in one contiguous matrix.
 
@@ -68,17 +91,15 @@ class VectorCache:
         self.max_elements = max_elements
         self.dimensions = dimensions
         self.ttl = ttl
-        self._matrix = np.zeros((max_elements, dimensions), dtype=np.float32)
-        self._times = np.zeros(max_elements, dtype=np.float64)
-        self._digests = np.zeros(max_elements, dtype=np.uint64)
-        self._ids: list[str | None] = [None] * max_elements
         self._expected: list[ArrayLike] = []
         self._rows: dict[int, int] = {}  # of what is expected, by identity
-        self._expected_units = self._matrix[:0]
+        self._expected_units = np.zeros((0, dimensions), dtype=np.float32)
         self._added = 0
-        self._compiled = look_ups(self._matrix, self._times)
-        room = (LOOK_UPS if self._compiled is None else 0, max_elements)
-        self._similarities = np.zeros(room, dtype=np.float32)
+
+    @cached_property
+    def _entries(self) -> _Entries:
+        """Made with the first vector: without an embedder, a worker of a thousand partitions has none."""
+        return _Entries(self.max_elements, self.dimensions)
 
     @property
     def size(self) -> int:
@@ -104,16 +125,16 @@ class VectorCache:
         Raises:
             ValueError: the vector has another shape, or is not finite.
         """
-        slot = self._added % self.max_elements
+        slot, entries = self._added % self.max_elements, self._entries
         unit = self._unit(vector)
-        self._matrix[slot] = unit
-        if self._compiled is not None:
-            self._compiled.put(slot)
+        entries.matrix[slot] = unit
+        if entries.compiled is not None:
+            entries.compiled.put(slot)
         else:
-            self._similarities[: len(self._expected), slot] = self._expected_units @ unit
-            self._digests[slot] = int.from_bytes(blake2b(unit.tobytes(), digest_size=8).digest())
-        self._times[slot] = time.time() if at is None else at
-        self._ids[slot] = id
+            entries.similarities[: len(self._expected), slot] = self._expected_units @ unit
+            entries.digests[slot] = int.from_bytes(blake2b(unit.tobytes(), digest_size=8).digest())
+        entries.times[slot] = time.time() if at is None else at
+        entries.ids[slot] = id
         self._added += 1
 
     def expect(self, vectors: Sequence[ArrayLike]) -> None:
@@ -132,8 +153,8 @@ class VectorCache:
         units = np.stack([*map(self._unit, vectors)])
         self._expected, self._expected_units = [*vectors], units
         self._rows = {id(vector): row for row, vector in enumerate(self._expected)}
-        if self._compiled is None:
-            self._similarities[: len(units), : self.size] = (self._matrix[: self.size] @ units.T).T
+        if (entries := self._entries).compiled is None:
+            entries.similarities[: len(units), : self.size] = (entries.matrix[: self.size] @ units.T).T
 
     def nearest(self, vector: ArrayLike, *, at: float | None = None) -> Nearest | None:
         """Return the most similar entry, the oldest among equals, or None if there is none to compare with.
@@ -149,11 +170,12 @@ class VectorCache:
         if size == 0:
             return None
         since = -math.inf if self.ttl is None else (time.time() if at is None else at) - self.ttl
-        if self._compiled is None:
+        entries = self._entries
+        if entries.compiled is None:
             found = self._nearest(unit, self._rows.get(id(vector)), since)
         else:
-            found = self._compiled.nearest(unit, size, self._oldest, since)
-        return None if found is None else Nearest(found.similarity, self._ids[found.slot])
+            found = entries.compiled.nearest(unit, size, self._oldest, since)
+        return None if found is None else Nearest(found.similarity, entries.ids[found.slot])
 
     def _nearest(self, unit: Vector, row: int | None, since: float) -> Found | None:
         """Return the nearest entry without the compiled library.
@@ -163,10 +185,10 @@ class VectorCache:
             row: its number among those that were expected, if it was.
             since: the time from which on entries count.
         """
-        size = self.size
-        similarities = self._matrix[:size] @ unit if row is None else self._similarities[row, :size]
+        size, entries = self.size, self._entries
+        similarities = entries.matrix[:size] @ unit if row is None else entries.similarities[row, :size]
         if since > -math.inf:
-            similarities = np.where(self._times[:size] < since, np.float32(-np.inf), similarities)
+            similarities = np.where(entries.times[:size] < since, np.float32(-np.inf), similarities)
         highest = np.maximum.reduce(similarities)
         if highest == -np.inf:
             return None
@@ -181,13 +203,14 @@ class VectorCache:
 
     def _exact(self, slots: NDArray[np.intp], unit: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the similarities of entries, computed so many at a time as the processor's cache holds."""
+        matrix = self._entries.matrix
         if len(slots) == 1:  # as nearly always
-            row = self._matrix[slots[0]].astype(np.float64)
+            row = matrix[slots[0]].astype(np.float64)
             return np.array([np.add.reduce(np.multiply(row, unit, out=row))])
         exact = np.empty(len(slots))
         for start in range(0, len(slots), _AT_ONCE):
             end = min(start + _AT_ONCE, len(slots))
-            rows = self._matrix[slots[start:end]].astype(np.float64)
+            rows = matrix[slots[start:end]].astype(np.float64)
             np.add.reduce(np.multiply(rows, unit, out=rows), axis=1, out=exact[start:end])
         return exact
 
@@ -204,7 +227,7 @@ class VectorCache:
         """Return the slots by age, only the oldest of equal vectors, since retries add many equal ones."""
         younger, older = np.split(slots, [slots.searchsorted(self._oldest)])
         by_age = np.concatenate([older, younger])
-        digests = self._digests[by_age]
+        digests = self._entries.digests[by_age]
         order = digests.argsort(kind="stable")  # np.unique does the same in twice the time
         is_first = np.ones(len(order), bool)
         np.not_equal(digests[order[1:]], digests[order[:-1]], out=is_first[1:])

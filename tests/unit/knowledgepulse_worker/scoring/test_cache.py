@@ -35,7 +35,9 @@ def made(library, *arguments):
     """Return a cache that looks up with a library."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(look_ups, "libraries", lambda: () if library is None else (library,))
-        return VectorCache(*arguments)
+        cache = VectorCache(*arguments)
+        assert (cache._entries.compiled is None) == (library is None)
+        return cache
 
 
 class LikeAListOfTheLast(RuleBasedStateMachine):
@@ -255,6 +257,18 @@ def test_equal_entries_are_compared_once():
 
     assert nearest.id == "0"
     assert memory.peak < 20_000 * 64 * np.dtype(np.float64).itemsize / 4
+
+
+def test_a_cache_takes_memory_with_its_first_vector():
+    """Without an embedder, a worker of a thousand partitions has a thousand caches and no vector."""
+    with traced() as memory:
+        cache = VectorCache(20_000, 64)
+        assert cache.nearest(np.ones(64)) is None
+    assert memory.peak < 100_000
+
+    with traced() as memory:
+        cache.add(np.ones(64))
+    assert memory.peak > 20_000 * 64 * np.dtype(np.float32).itemsize
 
 
 @pytest.mark.slow
