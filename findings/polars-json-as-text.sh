@@ -2,7 +2,7 @@
 # Expected: with the type String for a member that holds an object, Polars reads its JSON as text.
 # Seen: quotation marks in the text are escaped, backslashes are not: the text is no JSON, or means something else.
 # Versions: polars 2.1.0, 2026-11-28
-# So: docs/consumers/export.md sends readers with Polars to the Parquet files, and names the types for DuckDB alone.
+# So: docs/reference/dataset.md sends readers with Polars to the Parquet files, and names the types for DuckDB alone.
 set -euo pipefail
 source "$(dirname "$0")/support/install.sh"
 packages polars==2.1.0
