@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, cast
 
 import aiohttp
 import msgspec
-from aiohttp import web
+from aiohttp import web, web_response
 
 from knowledgepulse_worker.errors import StartError
 from knowledgepulse_worker.http import probes
@@ -67,6 +67,9 @@ IDLE_LIMIT = 10.0
 
 ANSWER_LIMIT = 10.0
 """Seconds for the child to answer a request."""
+
+SERVER = "kp-worker"
+"""What responses name as their server, instead of the versions of what serves them."""
 
 SHUTDOWN_LIMIT = 0.1
 """Seconds for open requests at shutdown; aiohttp treats 0 as no limit."""
@@ -324,6 +327,8 @@ async def listening(
         StartError: the address is invalid or in use.
     """
     app.on_response_prepare.append(_restrict)
+    # Also of what aiohttp answers by itself, such as 400, for which it has no setting.
+    web_response.SERVER_SOFTWARE = SERVER  # type: ignore[attr-defined]
     runner = web.AppRunner(
         app,
         logger=requests,
@@ -346,8 +351,7 @@ async def listening(
 
 
 async def _restrict(_request: web.Request, response: web.StreamResponse) -> None:
-    """Have no response kept or taken for another type, and none name the versions of what serves it."""
-    response.headers["Server"] = "kp-worker"
+    """Have no response kept or taken for another type."""
     for name, value in RESTRICTIONS.items():
         response.headers.setdefault(name, value)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 import time
 from contextlib import suppress
@@ -101,6 +102,25 @@ async def test_no_response_is_kept_or_guessed_at_or_names_versions(front, path, 
     assert headers["Server"] == "kp-worker"
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"no request\r\n\r\n",
+        b"GET /\xff HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nA: %s\r\n\r\n" % (b"a" * 10_000),
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nExpect: the impossible\r\nConnection: close\r\n\r\n",
+    ],
+)
+async def test_no_answer_to_a_request_that_cannot_be_read_names_versions(front, sent):
+    """aiohttp gives it by itself."""
+    answer = await raw(front, sent)
+
+    assert answer.startswith(b"HTTP/1.")
+    assert b"Server: kp-worker\r\n" in answer
+    assert not re.search(rb"aiohttp|Python/", answer)
 
 
 @pytest.mark.parametrize(
