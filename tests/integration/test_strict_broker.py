@@ -1,4 +1,4 @@
-"""A broker that forgets idle producers soon, and is strict about the members of groups."""
+"""A broker that soon forgets idle producers and old records, and is strict about the members of groups."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import json
 import os
 
 import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.protocol.api import RequestStruct, Response
 from aiokafka.protocol.types import CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
 
 from knowledgepulse_kafka.own_request import OwnRequest
+from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
 from support import metrics_page as page
 from support.brokers import configured_broker
-from support.commands import kp_worker
+from support.commands import invoked, kp_worker
 from support.streams import READY_LIMIT, Message, Stream, admin_of, own_settings, source_of
 
 pytestmark = pytest.mark.integration
@@ -47,8 +49,9 @@ class _TransactionsRequest(OwnRequest, RequestStruct):
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory):
-    """The address of a broker that forgets producers within seconds, and admits one patient member."""
+    """The address of a broker that forgets producers and records soon, and admits one patient member."""
     settings = {
+        "log.retention.check.interval.ms": "500",
         "transactional.id.expiration.ms": "2000",
         "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
         "group.max.size": "1",
@@ -81,6 +84,53 @@ async def test_a_worker_whose_producer_was_forgotten_starts_it_again(servers, tm
     assert worker.log().count("transactional.id.expiration.ms; it starts again") >= 2
     for never in ("starting it again in", "Traceback", "ERROR"):
         assert never not in worker.log()
+
+
+async def without_records(stream, *topics):
+    """Wait until the brokers have deleted all records of topics of one partition."""
+    places = [TopicPartition(topic, 0) for topic in topics]
+    async with (
+        asyncio.timeout(READY_LIMIT),
+        AIOKafkaConsumer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as consumer,
+    ):
+        while await consumer.beginning_offsets(places) != await consumer.end_offsets(places):
+            await asyncio.sleep(0.1)
+
+
+async def test_what_retention_deleted_while_no_worker_ran_is_named(servers, tmp_path, config, real_traces):
+    """Records of raw; the changelog, which had cleanup.policy=delete by mistake, in whole and in part."""
+    stream = Stream(own_settings(servers, "away", {"embedding": {"backend": "lexical"}}), tmp_path)
+    await stream.create_topics(1)
+    raw, changelog = stream.settings.topics.raw, changelog_topic_name(stream.settings.kafka.group)
+    await stream.scored(await stream.publish([Message(value) for value in real_traces[:10]]))
+    await stream.publish([Message(value) for value in real_traces[10:20]])
+    await stream.configure_topic(raw, {"retention.ms": "1"})
+    await stream.configure_topic(changelog, {"cleanup.policy": "delete", "retention.ms": "1"})
+    await without_records(stream, raw, changelog)
+    await stream.configure_topic(raw, {"retention.ms": "-1"})
+    refused = await invoked("check", "--config", config(stream.settings))
+
+    await stream.configure_topic(changelog, {"cleanup.policy": "compact"})
+    async with stream.worker() as emptied:
+        await stream.outputs(emptied, await stream.publish([Message(value) for value in real_traces[20:30]]))
+        await emptied.shows(10, "kp_skipped_offsets_total")
+        await emptied.shows(1, "kp_cache_resets_total", reason="lost")
+        assert await emptied.stop() == 0
+
+    await stream.configure_topic(changelog, {"cleanup.policy": "delete", "retention.ms": "-1"})
+    half = 20
+    await stream.delete_records(changelog, 0, half)
+    await stream.configure_topic(changelog, {"cleanup.policy": "compact"})
+    async with stream.worker() as halved:
+        await stream.outputs(halved, await stream.publish([Message(real_traces[30])]))
+        await halved.shows(1, "kp_cache_resets_total", reason="lost")
+        assert await halved.stop() == 0
+
+    assert refused.exit_code == os.EX_CONFIG
+    assert f"{changelog} has cleanup.policy=delete, must have compact" in " ".join(refused.output.split())
+    assert f"offsets 10 to 19 were deleted from {raw} before they were read" in emptied.log()
+    assert "the changelog lacks the entries before offset 10, the group's position" in emptied.log()
+    assert f"the records of {changelog} before offset {half} were deleted, as with " in halved.log()
 
 
 async def keeps_starting(worker, error):

@@ -49,6 +49,7 @@ class Changelog:
         entries: the entries by key.
         scores: the last scores of domains by key.
         position: that in the raw topic; None if no transaction has written it.
+        begin: the first offset that the topic held at the last recovery.
         end: the offset behind the last record that was read or written; None before the first.
     """
 
@@ -56,6 +57,7 @@ class Changelog:
         self.entries: dict[bytes, bytes] = {}
         self.scores: dict[bytes, bytes] = {}
         self.position: Position | None = None
+        self.begin = 0
         self.end: int | None = None
         self._partition = partition
 
@@ -65,6 +67,16 @@ class Changelog:
         The topic was created again, or an unclean leader election lost its end.
         """
         return self.end is not None and self.end > held.stop
+
+    def lacks_entries(self, max_elements: int) -> bool:
+        """Return whether brokers have deleted entries of a cache, as with ``cleanup.policy=delete``.
+
+        Compaction never moves a topic's beginning, and new entries take the lowest numbers as their keys. A
+        cache that is full lacks nothing, even if deleted entries or a smaller size have left gaps.
+        """
+        if not self.begin or len(self.entries) >= max_elements:
+            return False
+        return any(b"%d" % number not in self.entries for number in range(len(self.entries)))
 
     def unread(self, held: range) -> range:
         """Return the offsets to read on from, given those that the topic holds."""

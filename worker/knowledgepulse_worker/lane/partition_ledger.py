@@ -97,11 +97,18 @@ class PartitionLedger:
         self._obsolete = content.obsolete
 
     def _tell(self, content: LedgerContent) -> None:
-        """Log and count what was cut."""
+        """Log and count what was cut, and what brokers have deleted."""
         partition = self._first.partition
         if content.reason is not None:
             logger.warning("partition %d: invalid entries cut from the ledger: %s", partition, content.reason)
             self._metrics.cache_reset(content.reason)
+        if self._changelog.lacks_entries(self._cache.max_elements):
+            logger.warning(
+                "partition %d: the records of %s before offset %d were deleted, as with "
+                "cleanup.policy=delete, and entries with them; the next records are compared with %d entries",
+                *(partition, self.topic, self._changelog.begin, len(content.entries)),
+            )
+            self._metrics.cache_reset("lost")
 
     def put(self, entry: Entry) -> OutputRecord | None:
         """Give an entry its place; return the record that keeps it, or None if it has no vector."""

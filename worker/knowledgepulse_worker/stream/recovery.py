@@ -147,6 +147,7 @@ async def read_changelogs(
         held = appended[task.partition]
         if task.changelog.has_lost(held):
             task.changelog = Changelog(task.partition)
+        task.changelog.begin = held.start
         unread = task.changelog.unread(held)
         task.remaining = len(unread)
         waiting.append((task, unread))

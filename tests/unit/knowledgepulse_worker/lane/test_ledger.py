@@ -240,6 +240,27 @@ def test_a_null_value_deletes_an_entry():
     assert (changelog.entries, changelog.end) == ({}, 2)
 
 
+@pytest.mark.parametrize(
+    ("begin", "keys", "size", "lacks"),
+    [
+        (7, [3, 4, 5], 10, True),
+        (7, [0, 1, 2], 10, False),  # filled again since
+        (7, [0, 5, 9], 3, False),  # by a smaller cache.max_elements
+        (0, [3, 4, 5], 10, False),  # cut by a worker
+        (7, [], 10, False),  # deleted altogether, which the group's position tells
+    ],
+)
+def test_entries_that_brokers_have_deleted_leave_gaps_in_a_changelog_that_lacks_its_beginning(
+    begin, keys, size, lacks
+):
+    changelog = Changelog(0)
+    changelog.begin = begin
+    for at, key in enumerate(keys):
+        changelog.committed(begin + at, b"%d" % key, encode_entry(scored(at)))
+
+    assert changelog.lacks_entries(size) is lacks
+
+
 def test_the_newest_entry_before_an_offset_is_found_whatever_the_keys():
     changelog = Changelog(0)
     for number, offset in enumerate((5, 9, 7)):
