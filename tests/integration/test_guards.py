@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 
+import psutil
 import pytest
 
 from knowledgepulse_worker.policy import Policy
@@ -12,7 +14,8 @@ from knowledgepulse_worker.settings import render
 from knowledgepulse_worker.tools.audit import audit
 from support import metrics_page as page
 from support.commands import kp_worker
-from support.streams import Message, headers_of, score_of, source_of
+from support.hostile_redaction import HOSTILE
+from support.streams import READY_LIMIT, Message, headers_of, score_of, source_of
 
 pytestmark = pytest.mark.integration
 
@@ -123,6 +126,49 @@ def with_note(line, note=None):
     trace = json.loads(line)
     trace["task"] = {"objective": SECRET} | ({"note": note} if note else {})
     return trace
+
+
+def started(mark):
+    """Return the programs that hostile functions have started, and that run."""
+    running = psutil.process_iter(["name", "environ"])  # environ is None of one that has ended
+    sleeping = (process for process in running if process.info["name"] == "sleep")
+    return [process for process in sleeping if mark.items() <= (process.info["environ"] or {}).items()]
+
+
+async def test_a_worker_whose_redaction_function_is_hostile_stops_in_order(make_stream, real_traces):
+    """Each way to hold up a stop: what was left behind by calls, and a call that does not end."""
+    stream = await make_stream(
+        1,
+        embedding={"backend": "none"},
+        policy={"threshold": 0},
+        topics={"redacted": f"redacted-{os.urandom(4).hex()}"},
+        redaction={"function": "support.hostile_redaction:hostile", "timeout": 0.5},
+    )
+    mark = {"HOSTILE": stream.settings.kafka.group}
+    ending_last = sorted(HOSTILE, key=lambda how: HOSTILE[how] not in ("crashed", "timeout"))
+
+    def hostile(ways):
+        for line, how in zip(real_traces, ways, strict=False):
+            yield Message(
+                json.dumps(with_note(line) | {"task": {"objective": f"be hostile: {how}"}}).encode()
+            )
+
+    async with stream.worker(environment=mark) as worker:
+        await stream.publish(hostile(ending_last))
+        await worker.published(len(HOSTILE))
+        assert await worker.stop() == 0
+    copies = await stream.read(stream.settings.topics.redacted)
+    async with stream.worker(environment=mark) as worker:
+        await stream.publish(hostile(["mask fork thread start wait"]))
+        async with asyncio.timeout(READY_LIMIT):
+            while not started(mark):
+                await asyncio.sleep(0.05)
+        assert await worker.stop() == 0
+
+    assert [headers_of(copy).get("kp-redaction-error") for copy in copies] == [
+        HOSTILE[how] for how in ending_last
+    ]
+    assert started(mark) == [], "the call's processes ended with it"
 
 
 async def test_every_contributed_trace_has_a_redacted_copy_or_a_record_that_says_why_not(

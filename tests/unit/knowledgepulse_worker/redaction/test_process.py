@@ -11,9 +11,11 @@ import pytest
 from knowledgepulse_worker import child_process
 from knowledgepulse_worker.errors import RedactionError, SettingsError
 from knowledgepulse_worker.redaction.process import RedactionProcess
+from support.hostile_redaction import HOSTILE
+from support.streams import TESTS
 
 FUNCTIONS = """
-import atexit, os, re, signal, subprocess, sys, threading, time
+import os, re, signal, time
 
 def masks(trace):
     print("printing is harmless")
@@ -47,38 +49,6 @@ def obeys(trace):
         os.closerange(3, 100)
     return trace
 
-def hostile(trace):
-    how = trace["how"]
-    if "fork" in how and os.fork() == 0:
-        if "session" in how:
-            os.setsid()
-        if "ignore" in how:
-            for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, signal.SIG_IGN)
-        if "again" in how:
-            os.fork()
-        time.sleep(20)
-        os._exit(0)
-    if "start" in how:
-        subprocess.Popen(["sleep", "20"])
-    if "thread" in how:
-        threading.Thread(target=time.sleep, args=(20,)).start()
-    if "mask" in how:
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
-    if "end" in how:
-        atexit.register(time.sleep, 20)
-    if "close" in how:
-        os.closerange(1, 100)
-    if "stop" in how:
-        os.kill(os.getpid(), signal.SIGSTOP)
-    if "wait" in how:
-        time.sleep(20)
-    if "exit" in how:
-        os._exit(3)
-    if "raise" in how:
-        raise ValueError
-    return trace
-
 async def is_async(trace):
     return trace
 
@@ -93,7 +63,9 @@ def start(tmp_path, monkeypatch):
     (tmp_path / "functions.py").write_text(FUNCTIONS)
     (tmp_path / "broken.py").write_text(f"raise RuntimeError('{SECRET}')")
     (tmp_path / "gone.py").write_text("import os; os._exit(1)")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(tmp_path), str(TESTS), os.environ.get("PYTHONPATH", "")])
+    )
     return lambda name, timeout=60.0: RedactionProcess(name, timeout)
 
 
@@ -156,38 +128,11 @@ async def test_a_function_that_ignores_the_signal_is_killed(start, monkeypatch):
         assert await redacted(process, number=1) == {"number": 1}
 
 
-HOSTILE = {
-    "fork": None,
-    "fork again": None,
-    "fork ignore": None,
-    "fork session": None,
-    "fork session again ignore": None,
-    "start": None,
-    "thread": None,
-    "at the end": None,
-    "fork raise": "raised",
-    "start raise": "raised",
-    "fork exit": "crashed",
-    "fork session exit": "crashed",
-    "start exit": "crashed",
-    "thread exit": "crashed",
-    "fork close": "crashed",
-    "close exit": "crashed",
-    "wait": "timeout",
-    "fork wait": "timeout",
-    "fork session wait": "timeout",
-    "start wait": "timeout",
-    "mask wait": "timeout",
-    "fork stop": "timeout",
-}
-"""What a function does, and how its call ends; None if with a trace."""
-
-
 @pytest.mark.parametrize(("how", "ends"), HOSTILE.items(), ids=HOSTILE)
 @pytest.mark.slow
 async def test_a_hostile_function_holds_up_neither_its_caller_nor_the_stop(start, how, ends):
     """What it started ends with it, unless that has a session of its own; none lives for half a minute."""
-    async with asyncio.timeout(15), start("functions:hostile", timeout=0.5) as process:
+    async with asyncio.timeout(15), start("support.hostile_redaction:hostile", timeout=0.5) as process:
         group = process._child._process.pid
         try:
             result = await redacted(process, how=how)
