@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -23,6 +24,9 @@ from knowledgepulse_worker.tools.terminal.console import TopicProgressCallback, 
 
 FOLLOW_PAUSE = 0.5
 """Seconds between two looks at topics that are followed."""
+
+REMEMBERED = 100_000
+"""The number of traces that are remembered while topics are followed: some 30 MB, however long that is."""
 
 
 async def require_topics(
@@ -67,10 +71,10 @@ class ScoredTopics:
     async def follow(self, period: Period) -> AsyncIterator[ScoredRecord]:
         """Yield the scored records of a period, and then those that arrive, until it is closed.
 
-        As in :meth:`read`, the first of each raw record.
+        As in :meth:`read`, the first of each raw record, among the last :data:`REMEMBERED`.
         """
         read: dict[tuple[str, int], int] = {}
-        seen: set[tuple[str, str]] = set()
+        seen: OrderedDict[tuple[str, str], None] = OrderedDict()
         while True:
             for topic, partition in [(each, n) for each in self.topics for n in range(each.partitions)]:
                 held = await self._reader.bounds(topic.name, partition)
@@ -83,7 +87,9 @@ class ScoredTopics:
                 async for record in self._reader.read(topic.name, partition, new):
                     scored = read_counted(record) if record.timestamp in period else None
                     if scored is not None and (scored.source, scored.id) not in seen:
-                        seen.add((scored.source, scored.id))
+                        seen[scored.source, scored.id] = None
+                        if len(seen) > REMEMBERED:
+                            seen.popitem(last=False)
                         yield scored
             await asyncio.sleep(FOLLOW_PAUSE)
 

@@ -98,3 +98,17 @@ async def test_what_arrives_is_followed_after_what_is_there(topics, published_tr
 
         assert (await waiting).source == "raw-traces/0/150"
     assert sorted(first) == ["raw-traces/0/152", "raw-traces/0/153"]
+
+
+async def test_a_repeat_is_known_among_the_last_traces_alone(published_traces, monkeypatch):
+    """Each trace was remembered for as long as the command ran, which may be weeks."""
+    monkeypatch.setattr(scored_topics, "REMEMBERED", 2)
+    first, second, third, last = [record for record in published_traces if record.topic == "rejected"][:4]
+    records = [first, first, second, third, first, last]
+    reader = Written("rejected", records=records).reader
+    followed = ScoredTopics(reader, [Topic("rejected", 1, 10**6)], lambda *_: None).follow(Period())
+
+    async with aclosing(followed) as following:
+        shown = [(await anext(following)).source for _ in range(5)]
+
+    assert shown == [f"raw-traces/0/{record.offset}" for record in (first, second, third, first, last)]
