@@ -22,7 +22,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import psutil
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, async_playwright
 from rich.console import Console
 
 from knowledgepulse_worker import TracePublisher, load_settings, score_traces
@@ -37,8 +37,10 @@ MAX_USED = 15.0
 """Percent of the processor's time that others may use; a load average would count the broker's start."""
 WINDOWS, WINDOW = 12, 5.0
 """How often this is measured until it is quiet, each time for so many seconds."""
-PACE = 0.15
-"""Seconds between two traces: less than a worker on two cores can take."""
+PACE, TRICKLE = 0.3, 1.5
+"""Seconds between two traces: less than two cores can take, and while the browser takes some of them."""
+YIELDING = 19
+"""The niceness of the browser, which would otherwise take the processor from the worker that it shows."""
 VIEWS: dict[str, dict[str, Any]] = {
     "light": {"viewport": {"width": 1280, "height": 860}},
     "dark": {"viewport": {"width": 1280, "height": 860}, "color_scheme": "dark"},
@@ -83,6 +85,8 @@ async def main(max_used: float = MAX_USED) -> None:
         browser = await playwright.chromium.launch(
             executable_path=tool("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
+        for process in psutil.Process().children(recursive=True):
+            process.nice(YIELDING)  # which those that it starts inherit
         with TemporaryDirectory() as folder:
             taker = _Pictures(browser, Path(folder))
             await taker.of_scores()
@@ -125,15 +129,16 @@ class _Pictures:
                 if worker.poll() is not None:
                     raise RefusedError(log.read_text(encoding="utf-8"))
                 await asyncio.sleep(0.5)
-            publishing = asyncio.create_task(self._publish(file))
-            while (await asyncio.to_thread(_status, url))["latency"]["scoring"]["count"] < PUBLISHED_BEFORE:
-                if publishing.done():
-                    raise RefusedError("the worker scores too few traces")
-                await asyncio.sleep(0.5)
-            for name, view in VIEWS.items():
-                await self._take(url, f"status-{name}", view, "#scores >> visible=true")
-            status = await asyncio.to_thread(_status, url)
-            publishing.cancel()
+            async with TracePublisher(load_settings(file)) as publisher:
+                await self._publish(publisher, range(PUBLISHED_BEFORE), PACE)
+                flowing = asyncio.create_task(
+                    self._publish(publisher, range(PUBLISHED_BEFORE, len(self._traces)), TRICKLE)
+                )
+                for name, view in VIEWS.items():
+                    await self._take(url, f"status-{name}", view, "#scores >> visible=true")
+                await self._take_traces(url)
+                status = await asyncio.to_thread(_status, url)
+                flowing.cancel()
         if over := status["latency"]["scoring"]["over_budget"]:
             budget = status["worker"]["budget_seconds"]
             raise RefusedError(f"{over} scores took more than the budget of {budget:g} s")
@@ -145,19 +150,31 @@ class _Pictures:
         for picture in self._folder.glob("*.png"):
             shutil.copy(picture, IMAGES)
 
-    async def _publish(self, file: Path) -> None:
-        async with TracePublisher(load_settings(file)) as publisher:
-            for number in range(len(self._traces)):  # of all domains in turns
-                await publisher.publish(self._traces[STRIDE * number % len(self._traces)])
-                await asyncio.sleep(PACE)
+    async def _publish(self, publisher: TracePublisher, numbers: range, pace: float) -> None:
+        for number in numbers:  # of all domains in turns
+            await publisher.publish(self._traces[STRIDE * number % len(self._traces)])
+            await asyncio.sleep(pace)
 
     async def _take(self, url: str, name: str, view: dict[str, Any], shown: str) -> None:
-        context = await self._browser.new_context(**view)
-        page: Page = await context.new_page()
-        await page.goto(url)
-        await page.locator(shown).wait_for()
-        await page.screenshot(path=self._folder / f"{name}.png")
-        await context.close()
+        async with await self._browser.new_context(**view) as context:
+            page = await context.new_page()
+            await page.goto(url)
+            await page.locator(shown).wait_for()
+            await page.screenshot(path=self._folder / f"{name}.png")
+
+    async def _take_traces(self, url: str) -> None:
+        """Take the picture of the latest traces, the first of each route explained."""
+        async with await self._browser.new_context(**VIEWS["light"]) as context:
+            page = await context.new_page()
+            await page.goto(url)
+            routes = page.locator(".route")
+            await routes.last.wait_for()
+            for route in await routes.all():
+                await route.locator("button.why").first.click()
+            boxes = [box for route in await routes.all() if (box := await route.bounding_box())]
+            top, bottom = boxes[0]["y"], boxes[-1]["y"] + boxes[-1]["height"]
+            clip = {"x": 0, "y": top - 8, "width": 1280, "height": bottom - top + 16}
+            await page.screenshot(path=self._folder / "status-traces.png", full_page=True, clip=clip)
 
 
 def _answers(url: str) -> bool:
