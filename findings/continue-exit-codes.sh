@@ -3,7 +3,7 @@
 # Seen: the model and the session of Continue's command line get what the command printed, and no more. The call is "done", as that of
 #   a command that went well.
 # Versions: @continuedev/cli 1.5.47, node 24.21.0, 2026-11-28
-# So: docs/producers/convert.md says so, and a conversion warns that it is not known whether commands failed.
+# So: metadata.unrecorded (docs/reference/conversion.md) names it, and a conversion warns that it is not known whether commands failed.
 set -euo pipefail
 source "$(dirname "$0")/support/install.sh"
 quietly npm install --no-audit --no-fund @continuedev/cli@1.5.47 node@24.21.0

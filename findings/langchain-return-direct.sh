@@ -4,7 +4,7 @@
 # Seen: they do not. Both end with the tool's message, which has the same members in both; only what LangChain answers in a schema
 #   is told, by the text "Returning structured response: …".
 # Versions: langchain 1.5.2, langgraph 1.2.24, 2026-11-29
-# So: docs/producers/convert.md says that such a run looks as one that was cut off, and has to be given its outcome.
+# So: docs/reference/conversion.md says that such a run looks as one that was cut off, and has to be given its outcome.
 set -euo pipefail
 source "$(dirname "$0")/support/install.sh"
 packages langchain==1.5.2 langgraph==1.2.24
