@@ -14,8 +14,7 @@ but half of them follow, until a single record is refused.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -25,7 +24,7 @@ from knowledgepulse_kafka.errors import Refusal
 from knowledgepulse_kafka.records import OutputRecord, Position, RawRecord
 from knowledgepulse_worker.lane.lane import Lane
 from knowledgepulse_worker.lane.replacements import Replacements
-from knowledgepulse_worker.lane.stages import RecordOutcome
+from knowledgepulse_worker.lane.stages import Completed
 from knowledgepulse_worker.observe.metrics import Metrics
 
 THROTTLED_BYTES = 131_072
@@ -37,21 +36,28 @@ class _Share:
     """A lane's share of a transaction."""
 
     lane: Lane
-    complete: list[RecordOutcome]
+    complete: Sequence[Completed]
     tombstones: list[OutputRecord]
     scores: list[OutputRecord]
     position: Position
     position_record: OutputRecord
 
     @classmethod
-    def of(cls, lane: Lane, complete: list[RecordOutcome]) -> Self:
-        ledger, position = lane.ledger, _position_after(complete[-1].record)
+    def of(cls, lane: Lane, complete: Sequence[Completed]) -> Self:
+        ledger, position = lane.ledger, _position_after(complete[-1].scored.record)
         scores = ledger.scores_records(complete)
         return cls(lane, complete, ledger.tombstones(), scores, position, ledger.position_record(position))
 
+    @cached_property
     def records(self) -> list[OutputRecord]:
-        outcomes = (record for outcome in self.complete for record in outcome.records())
+        outcomes = (record for completed in self.complete for record in completed.records())
         return [*self.tombstones, *outcomes, *self.scores, self.position_record]
+
+    def committed(self, offsets: Iterator[int]) -> None:
+        """Tell the lane, given an iterator at the first of the records' offsets."""
+        changelog, written = self.lane.ledger.topic, zip(self.records, offsets, strict=False)
+        kept = [(offset, record) for record, offset in written if record.topic == changelog]
+        self.lane.committed(self.complete, kept)
 
 
 def _position_after(record: RawRecord) -> Position:
@@ -84,7 +90,7 @@ class Prepared:
     @cached_property
     def records(self) -> list[OutputRecord]:
         """The records to publish, in order within each topic and partition."""
-        return [record for share in self.shares for record in share.records()]
+        return [record for share in self.shares for record in share.records]
 
     def mended(self, refusals: Sequence[Refusal], replacements: Replacements) -> Prepared:
         """Return the next attempt, after brokers have refused records of this one.
@@ -92,20 +98,16 @@ class Prepared:
         Raises:
             DeliveryError: nothing can replace a record.
         """
-        together = _replace(self.shares, refusals, replacements)
-        if together and self.is_throttled and sum(len(share.complete) for share in self.shares) > 1:
-            return replace(self, shares=[_half(self.shares, together[0])])
-        return replace(self, alone=[*self.alone, *together])
+        shares, together = _replace(self.shares, refusals, replacements)
+        if together and self.is_throttled and sum(len(share.complete) for share in shares) > 1:
+            return replace(self, shares=[_half(shares, together[0])])
+        return replace(self, shares=shares, alone=[*self.alone, *together])
 
     def committed(self, offsets: Sequence[int]) -> None:
         """Tell the lanes what is committed, and where the changelog has it, given the records' offsets."""
-        written: dict[int | None, list[tuple[int, OutputRecord]]] = defaultdict(list)
-        changelog = self.shares[0].lane.ledger.topic
-        for offset, record in zip(offsets, self.records, strict=True):
-            if record.topic == changelog:
-                written[record.partition].append((offset, record))
+        left = iter(offsets)
         for share in self.shares:
-            share.lane.committed(len(share.complete), written[share.lane.partition])
+            share.committed(left)
 
 
 def prepare(lanes: Sequence[Lane], *, most: int | None = None, is_throttled: bool = False) -> Prepared | None:
@@ -155,17 +157,17 @@ def settle(
     return None
 
 
-def _scored_at(share: tuple[Lane, list[RecordOutcome]]) -> float:
-    return share[1][0].scored_at
+def _scored_at(share: tuple[Lane, list[Completed]]) -> float:
+    return share[1][0].scored.scored_at
 
 
-def _longest(ready: Sequence[tuple[Lane, list[RecordOutcome]]]) -> list[tuple[Lane, list[RecordOutcome]]]:
+def _longest(ready: Sequence[tuple[Lane, list[Completed]]]) -> list[tuple[Lane, list[Completed]]]:
     """Return the records of the lanes that have waited longest, up to :data:`THROTTLED_BYTES`."""
-    chosen, size = list[tuple[Lane, list[RecordOutcome]]](), 0
+    chosen, size = list[tuple[Lane, list[Completed]]](), 0
     for lane, complete in sorted(ready, key=_scored_at):
         count = 0
-        for outcome in complete:
-            size += sum(record.size for record in outcome.records())
+        for completed in complete:
+            size += sum(record.size for record in completed.records())
             if size > THROTTLED_BYTES and (chosen or count):
                 break
             count += 1
@@ -178,28 +180,40 @@ def _longest(ready: Sequence[tuple[Lane, list[RecordOutcome]]]) -> list[tuple[La
 
 def _half(shares: Sequence[_Share], refused: OutputRecord) -> _Share:
     """Return the first half of the share with a refused record."""
-    share = next(share for share in shares if any(record is refused for record in share.records()))
+    share = next(share for share in shares if any(record is refused for record in share.records))
     return _Share.of(share.lane, share.complete[: (len(share.complete) + 1) // 2])
 
 
 def _replace(
     shares: Sequence[_Share], refusals: Sequence[Refusal], replacements: Replacements
-) -> list[OutputRecord]:
-    """Replace the records that were refused alone; return those that were refused together.
+) -> tuple[list[_Share], list[OutputRecord]]:
+    """Replace the records that were refused alone; return the shares, and what was refused together.
+
+    The lanes keep the replacements, too, for a later transaction if this one is not repeated.
 
     Raises:
         DeliveryError: nothing can replace a record.
     """
-    outcomes = {
-        id(record): outcome for share in shares for outcome in share.complete for record in outcome.records()
+    batches = [[*share.complete] for share in shares]
+    places = {
+        id(record): (share.lane, batch, number)
+        for share, batch in zip(shares, batches, strict=True)
+        for number, completed in enumerate(batch)
+        for record in completed.records()
     }
     together: list[OutputRecord] = []
     for refusal in refusals:
         first, *others = refusal.records
         if others:
             together += refusal.records
-        elif (outcome := outcomes.get(id(first))) is not None:
-            replacements.replace(outcome, first, refusal.cause)
+        elif (place := places.get(id(first))) is not None:
+            lane, batch, number = place
+            batch[number] = replacements.replace(batch[number], first, refusal.cause)
+            lane.replace(number, batch[number])
         else:
             raise refusal.cause  # a tombstone, last scores or a position
-    return together
+    mended = [
+        share if batch == share.complete else replace(share, complete=batch)
+        for share, batch in zip(shares, batches, strict=True)
+    ]
+    return mended, together

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from knowledgepulse_worker.lane.stages import RecordOutcome
+from knowledgepulse_worker.lane.stages import Completed
 from knowledgepulse_worker.settings import LimitSettings
 
 
@@ -42,10 +42,10 @@ class InFlight:
         self.records += 1
         self.size += size
 
-    def release(self, outcomes: Collection[RecordOutcome]) -> None:
-        """Make room: the outcomes are committed."""
-        self.records -= len(outcomes)
-        self.size -= sum(outcome.record.size for outcome in outcomes)
+    def release(self, committed: Collection[Completed]) -> None:
+        """Make room: the records are committed."""
+        self.records -= len(committed)
+        self.size -= sum(completed.scored.record.size for completed in committed)
 
     def clear(self) -> None:
         """Forget all records: the partition's next owner reads those that are not committed."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -39,7 +39,7 @@ from knowledgepulse_worker.lane.record_reader import RecordReader
 from knowledgepulse_worker.lane.record_scorer import RecordScorer, failed
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.reporter import Reporter
-from knowledgepulse_worker.lane.stages import DecodedRecord, RecordOutcome, TakenRecord, UndecodableRecord
+from knowledgepulse_worker.lane.stages import Completed, DecodedRecord, TakenRecord, UndecodableRecord
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.policy import PolicyInForce
@@ -137,7 +137,7 @@ class Lane:
         self._on_complete = on_complete
         self._scorer = RecordScorer(self.ledger.state, services.embedder, services.metrics)
         self._waiting: deque[TakenRecord] = deque()
-        self._outcomes: deque[RecordOutcome] = deque()
+        self._outcomes: deque[Completed | asyncio.Task[Completed]] = deque()
         self._is_closed = False
         self._changed = _Change()
 
@@ -186,7 +186,7 @@ class Lane:
                     break
                 count += 1
                 if self._begin(record, taken_at := time.monotonic()):
-                    self._outcomes.append(self._score(read(record, taken_at)))
+                    self._complete(read(record, taken_at))
         if count:
             self._note_complete()
             if in_flight.is_half_full(len(self._outcomes)):
@@ -200,7 +200,8 @@ class Lane:
         if (failure := self._services.reader.skipped(record)) is None:
             self._services.suspects.announce(record.location)
             return True
-        self._outcomes.append(failed(UndecodableRecord(record, taken_at, failure), failure))
+        skipped = failed(UndecodableRecord(record, taken_at, failure), failure)
+        self._outcomes.append(Completed(skipped, skipped.entry))
         self._request_commit()
         return False
 
@@ -233,7 +234,7 @@ class Lane:
         with self._failing():
             while self._waiting and self._waiting[0].is_ready:
                 for taken in self._next_ready():
-                    self._outcomes.append(self._score(taken))
+                    self._complete(taken)
                     self._waiting.popleft()
                     self._changed.set()
                 self._note_complete()
@@ -256,16 +257,6 @@ class Lane:
         self._scorer.expect(ready)
         return ready
 
-    def _score(self, taken: TakenRecord) -> RecordOutcome:
-        if isinstance(taken, UndecodableRecord):
-            outcome = failed(taken, taken.failure)
-        else:
-            outcome = self._scorer.score(taken, self._services.policy)
-        outcome.ledger_record = self.ledger.put(outcome.entry)
-        self._services.replacements.build(outcome)
-        self._services.replacements.copy(outcome, self._copied)
-        return outcome
-
     async def wait_scored(self) -> None:
         """Wait until everything taken is scored, or the lane closes."""
         while self._waiting:
@@ -273,8 +264,25 @@ class Lane:
 
     # --- complete
 
-    def _copied(self, error: BaseException | None) -> None:
-        if error is None:
+    def _complete(self, taken: TakenRecord) -> None:
+        """Score a record and build what is published of it, in a task if there is to be a redacted copy."""
+        if isinstance(taken, UndecodableRecord):
+            scored = failed(taken, taken.failure)
+        else:
+            scored = self._scorer.score(taken, self._services.policy)
+        replacements = self._services.replacements
+        completed = replacements.complete(scored, taken.read, self.ledger.put(scored.entry))
+        if (copying := replacements.copying(completed)) is None:
+            self._outcomes.append(completed)
+        else:
+            task = asyncio.create_task(copying)
+            task.add_done_callback(self._copied)
+            self._outcomes.append(task)
+
+    def _copied(self, task: asyncio.Task[Completed]) -> None:
+        if task.cancelled():
+            return
+        if (error := task.exception()) is None:
             self._changed.set()
             self._note_complete()
         else:
@@ -292,23 +300,34 @@ class Lane:
     @property
     def waits_for_commit(self) -> bool:
         """Whether the oldest record that is not committed is complete."""
-        return bool(self._outcomes) and self._outcomes[0].is_complete
+        return bool(self._outcomes) and _completed(self._outcomes[0]) is not None
 
-    def complete(self) -> list[RecordOutcome]:
+    def complete(self) -> list[Completed]:
         """Return the records to commit next, in order, up to one whose redacted copy is missing."""
-        return [*takewhile(attrgetter("is_complete"), self._outcomes)]
+        complete = []
+        for outcome in self._outcomes:
+            if (completed := _completed(outcome)) is None:
+                break
+            complete.append(completed)
+        return complete
 
-    def committed(self, count: int, written: Iterable[tuple[int, OutputRecord]]) -> None:
+    def replace(self, number: int, completed: Completed) -> None:
+        """Replace one of the records to commit next, of which a broker refuses a part; not once closed."""
+        if self._outcomes:
+            self._outcomes[number] = completed
+
+    def committed(self, batch: Sequence[Completed], written: Iterable[tuple[int, OutputRecord]]) -> None:
         """Finish the first records, which a transaction has committed; do nothing once closed.
 
         Args:
-            count: the number of records.
+            batch: the records.
             written: the published records of the changelog with their offsets.
         """
         if not self._outcomes:
             return
         self.ledger.committed(written)
-        batch = [self._outcomes.popleft() for _ in range(count)]
+        for _ in batch:
+            self._outcomes.popleft()
         self.in_flight.release(batch)
         self._services.reporter.committed(batch)
         self._changed.set()
@@ -323,8 +342,8 @@ class Lane:
         """Stop at once; the partition's next owner reads the records that are not committed."""
         self._stop()
         for outcome in self._outcomes:
-            if outcome.redacting is not None:
-                outcome.redacting.cancel()
+            if not isinstance(outcome, Completed):
+                outcome.cancel()
         self._outcomes.clear()
         self.in_flight.clear()
 
@@ -344,6 +363,15 @@ class _Change(asyncio.Event):
         """Wait for the next change."""
         self.clear()
         await self.wait()
+
+
+def _completed(outcome: Completed | asyncio.Task[Completed]) -> Completed | None:
+    """Return a record that is complete; None as long as its redacted copy is missing."""
+    if isinstance(outcome, Completed):
+        return outcome
+    if not outcome.done() or outcome.cancelled() or outcome.exception() is not None:
+        return None
+    return outcome.result()
 
 
 def _cancel_embedding(taken: TakenRecord) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, OutputRecord, Position, RawRecord
 from knowledgepulse_worker.lane.ledger import Changelog, Ledger, LedgerContent, valid_content
-from knowledgepulse_worker.lane.stages import RecordOutcome
+from knowledgepulse_worker.lane.stages import Completed
 from knowledgepulse_worker.observe.lane_metrics import LaneMetrics
 from knowledgepulse_worker.records.ledger_records import (
     POSITION_KEY,
@@ -118,14 +118,14 @@ class PartitionLedger:
         """Return the records that delete invalid entries, which belong to the first transaction."""
         return [self._record(key, None) for key in self._obsolete]
 
-    def scores_records(self, complete: Sequence[RecordOutcome]) -> list[OutputRecord]:
+    def scores_records(self, complete: Sequence[Completed]) -> list[OutputRecord]:
         """Return the records that keep the last scores of the domains to which these records add any."""
         newest: dict[str, tuple[int, AddedScore] | None] = {}
-        for outcome in complete:
-            if (added := outcome.added) is not None:
+        for completed in complete:
+            if (added := completed.scored.added) is not None:
                 if added.forgotten is not None:
                     newest[added.forgotten] = None
-                newest[added.domain] = outcome.record.offset, added
+                newest[added.domain] = completed.scored.record.offset, added
         return [
             self._record(scores_key(domain), last and self._last_scores(*last))
             for domain, last in newest.items()

@@ -11,13 +11,12 @@ from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.embedding.base import Embedder
 from knowledgepulse_worker.embedding.batcher import EmbeddedText
 from knowledgepulse_worker.embedding.letters import Letters
-from knowledgepulse_worker.lane.stages import DecodedRecord, RecordOutcome, TakenRecord, bounded_failure
+from knowledgepulse_worker.lane.stages import DecodedRecord, Scored, TakenRecord, bounded_failure
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce, Reading
 from knowledgepulse_worker.records.ledger_records import Entry, Failure, encode_vector, entry_version
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import (
-    Counts,
     PartitionState,
     Score,
     bounded_id,
@@ -54,7 +53,7 @@ class RecordScorer:
             with suppress(ValueError):  # which the record with that vector gets when it is scored
                 self._state.cache.expect(vectors)
 
-    def score(self, taken: DecodedRecord, in_force: PolicyInForce) -> RecordOutcome:
+    def score(self, taken: DecodedRecord, in_force: PolicyInForce) -> Scored:
         """Score a trace whose embedding is there.
 
         An unexpected error turns only this record into a dead letter.
@@ -89,9 +88,8 @@ class RecordScorer:
             version=entry_version(score),
             topic_id=record.topic_id,
         )
-        scored = _outcome(taken, entry, score=score, embedded=embedded, counts=counts)
-        scored.added = self._state.scores.added
-        return scored
+        added = self._state.scores.added
+        return Scored(record, taken.taken_at, entry, trace, None, score, added, embedded, counts)
 
     def _observe(
         self, score: Score, trace_id: str, embedded: EmbeddedText | None, started: float, taken_at: float
@@ -113,24 +111,10 @@ class RecordScorer:
             self._metrics.recent.letters[domain].append(letters)
 
 
-def failed(taken: TakenRecord, failure: Failure) -> RecordOutcome:
+def failed(taken: TakenRecord, failure: Failure) -> Scored:
     """Return the outcome of a record that could not be scored."""
-    return _outcome(taken, failed_entry(taken.record, failure))
-
-
-def _outcome(
-    taken: TakenRecord,
-    entry: Entry,
-    score: Score | None = None,
-    embedded: EmbeddedText | None = None,
-    counts: Counts | None = None,
-) -> RecordOutcome:
-    outcome = RecordOutcome(
-        taken.record, taken.taken_at, entry, taken.read, score=score, embedded=embedded, counts=counts
-    )
-    if isinstance(taken, DecodedRecord):
-        outcome.trace = taken.decoded.scorable
-    return outcome
+    trace = taken.decoded.scorable if isinstance(taken, DecodedRecord) else None
+    return Scored(taken.record, taken.taken_at, failed_entry(taken.record, failure), trace, taken.read.form)
 
 
 def failed_entry(record: RawRecord, failure: Failure) -> Entry:

@@ -7,10 +7,9 @@ header.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,10 +17,11 @@ from knowledgepulse_kafka.errors import DeliveryError, TimestampError, TooLargeE
 from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, OutputRecord
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.lane.size_log import SizeLog
-from knowledgepulse_worker.lane.stages import RecordOutcome
+from knowledgepulse_worker.lane.stages import Completed, Scored
 from knowledgepulse_worker.policy import ROUTES
 from knowledgepulse_worker.records.ledger_records import Failure
 from knowledgepulse_worker.records.outputs import Outputs, with_current_timestamp
+from knowledgepulse_worker.records.wrapping import ValueRead
 from knowledgepulse_worker.redaction.copies import Redaction
 
 
@@ -45,85 +45,78 @@ class Replacements:
     size_log: SizeLog = field(default_factory=SizeLog)
     count: int = field(default=0, init=False)
 
-    def build(self, outcome: RecordOutcome) -> OutputRecord:
-        """Build the output of a record, and return it."""
-        outcome.output = output = self.outputs.build(outcome.record, outcome.entry, outcome.read)
-        while problem := self.problem_of(output):
-            output = self._replace_output(outcome, output, problem)
-        return output
-
-    def copy(self, outcome: RecordOutcome, copied: Callable[[BaseException | None], None]) -> None:
-        """Request the redacted copy of a trace worth keeping, if there is to be one.
+    def complete(self, scored: Scored, read: ValueRead, ledger_record: OutputRecord | None) -> Completed:
+        """Build the output of a record.
 
         Args:
-            outcome: the trace's outcome, whose output is built.
-            copied: called once the copy is there, or with the error that prevents it.
+            scored: the record.
+            read: what reading its value found.
+            ledger_record: its record for the changelog.
         """
-        decision = outcome.entry.decision
-        if self.redaction is None or outcome.output is None or decision is None or not ROUTES[decision].kept:
-            return
-        copying = self.redaction.copy(outcome.record, outcome.entry, outcome.output)
-        outcome.redacting = asyncio.create_task(copying)
-        outcome.redacting.add_done_callback(partial(self._copied, outcome, copied))
+        built = self.outputs.build(scored.record, scored.entry, read)
+        completed = Completed(scored, scored.entry, built, ledger_record)
+        while (output := completed.output) is not None and (problem := self.problem_of(output)):
+            completed = self._with_other_output(completed, output, problem)
+        return completed
 
-    def _copied(
-        self,
-        outcome: RecordOutcome,
-        copied: Callable[[BaseException | None], None],
-        copying: asyncio.Task[OutputRecord],
-    ) -> None:
-        if copying.cancelled():
-            return
-        if (error := copying.exception()) is None:
-            outcome.redacted_copy = copying.result()
-            while outcome.redacted_copy is not None and (problem := self.problem_of(outcome.redacted_copy)):
-                self._replace_copy(outcome, outcome.redacted_copy, problem)
-        copied(error)
+    def copying(self, completed: Completed) -> Coroutine[Any, Any, Completed] | None:
+        """Return what adds the redacted copy of a trace worth keeping; None if there is to be none."""
+        decision, output = completed.entry.decision, completed.output
+        if self.redaction is None or output is None or decision is None or not ROUTES[decision].kept:
+            return None
+        return self._with_copy(completed, self.redaction, output)
 
-    def replace(self, outcome: RecordOutcome, refused: OutputRecord, problem: DeliveryError) -> None:
+    async def _with_copy(self, completed: Completed, redaction: Redaction, output: OutputRecord) -> Completed:
+        made = await redaction.copy(completed.scored.record, completed.entry, output)
+        completed = replace(completed, redacted_copy=made)
+        while (copy := completed.redacted_copy) is not None and (problem := self.problem_of(copy)):
+            completed = self._with_other_copy(completed, copy, problem)
+        return completed
+
+    def replace(self, completed: Completed, refused: OutputRecord, problem: DeliveryError) -> Completed:
         """Replace a record that the broker has refused although it was sent alone.
 
         Raises:
             DeliveryError: there is nothing to replace it with.
         """
         self.count += 1
-        if refused is outcome.output:
-            self._replace_output(outcome, refused, problem)
-        elif refused is outcome.redacted_copy:
-            self._replace_copy(outcome, refused, problem)
-        elif refused is outcome.ledger_record:
-            outcome.ledger_record = _with_other_time(refused, problem)
+        if refused is completed.output:
+            return self._with_other_output(completed, refused, problem)
+        if refused is completed.redacted_copy:
+            return self._with_other_copy(completed, refused, problem)
+        if refused is completed.ledger_record:
+            return replace(completed, ledger_record=_with_other_time(refused, problem))
+        return completed
 
-    def _replace_output(
-        self, outcome: RecordOutcome, refused: OutputRecord, problem: DeliveryError
-    ) -> OutputRecord:
+    def _with_other_output(
+        self, completed: Completed, refused: OutputRecord, problem: DeliveryError
+    ) -> Completed:
         if isinstance(problem, TimestampError):
-            outcome.output = _with_other_time(refused, problem)
-            return outcome.output
-        if outcome.entry.failure is None:
+            return replace(completed, output=_with_other_time(refused, problem))
+        scored, entry = completed.scored, completed.entry
+        if entry.failure is None:
             if isinstance(problem, TooLargeError):
-                self.size_log.note(refused, outcome.record.source)
+                self.size_log.note(refused, scored.record.source)
             failure = Failure(_reason(problem), type(problem).__name__, str(problem))
-            outcome.entry = replace(outcome.entry, decision=None, failure=failure)
-            outcome.redacting = outcome.redacted_copy = None  # it is a dead letter
-            replacement = self.outputs.build(outcome.record, outcome.entry)
+            entry = replace(entry, decision=None, failure=failure)
+            replacement = self.outputs.build(scored.record, entry)
         else:
-            replacement = self.outputs.build_truncated(outcome.record, outcome.entry, outcome.read)
+            replacement = self.outputs.build_truncated(scored.record, entry, ValueRead(form=scored.form))
         if replacement == refused:
             raise problem
-        outcome.output = replacement
-        return replacement
+        return replace(completed, entry=entry, output=replacement, redacted_copy=None)
 
-    def _replace_copy(self, outcome: RecordOutcome, refused: OutputRecord, problem: DeliveryError) -> None:
+    def _with_other_copy(
+        self, completed: Completed, refused: OutputRecord, problem: DeliveryError
+    ) -> Completed:
         if isinstance(problem, TimestampError):
-            outcome.redacted_copy = _with_other_time(refused, problem)
-            return
-        if self.redaction is None or outcome.output is None:
+            return replace(completed, redacted_copy=_with_other_time(refused, problem))
+        if self.redaction is None or completed.output is None:
             raise problem
         if refused.value is None:  # the topic takes not even the reason why there is no copy
-            self._replace_output(outcome, outcome.output, problem)
-        else:
-            outcome.redacted_copy = self.redaction.too_large(outcome.record, outcome.entry)
+            return self._with_other_output(completed, completed.output, problem)
+        copy = self.redaction.too_large(completed.scored.record, completed.entry)
+        return replace(completed, redacted_copy=copy)
 
 
 def _reason(problem: DeliveryError) -> Reason:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_schemas.trace import ending_of
 from knowledgepulse_worker.lane.retention import RetentionCheck
-from knowledgepulse_worker.lane.stages import RecordOutcome
+from knowledgepulse_worker.lane.stages import Completed, Scored
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import LAST_RECORDS, PublishedTrace
 from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.policy import ROUTES
 from knowledgepulse_worker.records.decode_content import counts_of, is_assumed_confidence, judged_of
+from knowledgepulse_worker.records.ledger_records import Entry
 from knowledgepulse_worker.records.output_headers import trace_of
 from knowledgepulse_worker.scoring import ScoredRecord, reading_of
 
@@ -49,58 +50,61 @@ class Reporter:
         self._retention_check = retention_check
         self._tracing = tracing
 
-    def committed(self, batch: Sequence[RecordOutcome]) -> None:
+    def committed(self, batch: Sequence[Completed]) -> None:
         """Report the records of a transaction, except those that were skipped."""
-        reported = [outcome for outcome in batch if outcome.output is not None]
+        reported = [completed for completed in batch if completed.output is not None]
         self._count(reported, time.time())
         latest = _latest(reported)
         shown = {*map(id, latest)}
-        for outcome in latest if self._shadow.report is None else reported:
+        for completed in latest if self._shadow.report is None else reported:
             try:
-                self._report_details(outcome, is_shown=id(outcome) in shown)
+                self._report_details(completed, is_shown=id(completed) in shown)
             except Exception as error:  # noqa: BLE001 - a report must not fail a lane
                 # Do not log the error's text, which may quote the trace.
-                logger.error("%s: details not reported: %s", outcome.record.source, type(error).__name__)  # noqa: TRY400
-        for outcome in reported:
-            self._report_output(outcome)
+                source = completed.scored.record.source
+                logger.error("%s: details not reported: %s", source, type(error).__name__)  # noqa: TRY400
+        for completed in reported:
+            self._report_output(completed)
 
-    def _count(self, reported: Sequence[RecordOutcome], now: float) -> None:
-        timestamps = [outcome.record.timestamp_ms for outcome in reported]
+    def _count(self, reported: Sequence[Completed], now: float) -> None:
+        timestamps = [completed.scored.record.timestamp_ms for completed in reported]
         end_to_end = [max(0.0, now - timestamp / 1000) for timestamp in timestamps if timestamp >= 0]
-        outcomes = Counter[str](outcome.entry.outcome for outcome in reported)
-        failures = [failure for outcome in reported if (failure := outcome.entry.failure) is not None]
-        published = [trace for outcome in reported if (trace := _published(outcome)) is not None]
+        outcomes = Counter[str](completed.entry.outcome for completed in reported)
+        failures = [failure for completed in reported if (failure := completed.entry.failure) is not None]
+        forms = Counter[str](form for completed in reported if (form := completed.scored.form))
+        published = [trace for completed in reported if (trace := _published(completed)) is not None]
         metrics = self._metrics
         metrics.traces.finished(outcomes, end_to_end)
         metrics.traces.dead_lettered(Counter(failure.reason for failure in failures))
-        metrics.traces.refused(Counter(form for outcome in reported if (form := outcome.read.form)))
+        metrics.traces.refused(forms)
         metrics.traces.published(published)
         metrics.policy.decided(published)
         metrics.recent.finished(outcomes, end_to_end)
         metrics.recent.published(published)
 
-    def _report_details(self, outcome: RecordOutcome, *, is_shown: bool) -> None:
+    def _report_details(self, completed: Completed, *, is_shown: bool) -> None:
         """Report the details of a dead letter, or those of a decision with the shadow policy's decision.
 
         ``is_shown``: whether the status page shows it.
         """
-        entry, record, score = outcome.entry, outcome.record, outcome.score
+        scored, entry = completed.scored, completed.entry
+        score, trace = scored.score, scored.trace
         if entry.failure is not None:
             self._metrics.recent.dead_lettered(
-                record.source,
+                scored.record.source,
                 score=score,
                 failure=entry.failure,
                 trace_id=entry.trace_id,
-                objective=None if outcome.trace is None else outcome.trace.objective,
+                objective=None if trace is None else trace.objective,
             )
-        elif score is not None and (trace := outcome.trace) is not None:
+        elif score is not None and trace is not None:
             metadata = trace.metadata
             in_force = self._shadow.in_force
-            counts, reading = outcome.counts, in_force.reading
+            counts, reading = scored.counts, in_force.reading
             if reading > reading_of(counts):
-                counts = counts_of(_trace_in(outcome), reading)
+                counts = counts_of(_trace_in(completed), reading)
             decided = ScoredRecord(
-                source=record.source,
+                source=scored.record.source,
                 id=entry.trace_id or "",
                 task_domain=metadata.task_domain,
                 visibility=metadata.visibility,
@@ -111,30 +115,29 @@ class Reporter:
                 policy=entry.policy,
                 counts=counts,
                 ending=ending_of(metadata.ending),
-                judged=judged_of(_trace_in(outcome)) if is_shown else None,
-                assumed_confidence=is_shown and is_assumed_confidence(_trace_in(outcome)),
+                judged=judged_of(_trace_in(completed)) if is_shown else None,
+                assumed_confidence=is_shown and is_assumed_confidence(_trace_in(completed)),
             )
             if (shadow := self._shadow.add(decided)) is not None:
                 self._metrics.policy.compared(score.decision, shadow.decision)
             if is_shown:
                 self._metrics.recent.detailed(decided, in_force.known(entry.policy or ""), trace.objective)
 
-    def _report_output(self, outcome: RecordOutcome) -> None:
-        if (output := outcome.output) is None:
+    def _report_output(self, completed: Completed) -> None:
+        if (output := completed.output) is None:
             return
         if self._retention_check is not None:
             self._retention_check.check(output)
         if self._tracing is not None:
-            self._export_span(self._tracing, outcome, output)
+            self._export_span(self._tracing, completed.scored, completed.entry, output)
 
-    def _export_span(self, tracing: Tracing, outcome: RecordOutcome, output: OutputRecord) -> None:
-        entry, record, embedded = outcome.entry, outcome.record, outcome.embedded
-        score = outcome.score
+    def _export_span(self, tracing: Tracing, scored: Scored, entry: Entry, output: OutputRecord) -> None:
+        embedded, score = scored.embedded, scored.score
         tracing.finished(
-            record,
-            taken=outcome.taken_at,
+            scored.record,
+            taken=scored.taken_at,
             embedded=None if embedded is None else (embedded.started, embedded.finished),
-            sent=outcome.scored_at,
+            sent=scored.scored_at,
             output=output.topic,
             verdict={
                 "outcome": entry.outcome,
@@ -145,24 +148,24 @@ class Reporter:
         )
 
 
-def _trace_in(outcome: RecordOutcome) -> bytes:
+def _trace_in(completed: Completed) -> bytes:
     """Return the bytes of a scored trace, without what wraps it."""
-    return b"" if outcome.output is None else trace_of(outcome.output)
+    return b"" if completed.output is None else trace_of(completed.output)
 
 
-def _published(outcome: RecordOutcome) -> PublishedTrace | None:
+def _published(completed: Completed) -> PublishedTrace | None:
     """Return what is counted of a published trace; None of a dead letter."""
-    decision, score, trace = outcome.entry.decision, outcome.score, outcome.trace
+    decision, score, trace = completed.entry.decision, completed.scored.score, completed.scored.trace
     if decision is None or score is None or trace is None:
         return None
     metadata = trace.metadata
     return PublishedTrace(score, decision, metadata.agent_id, metadata.framework, metadata.task_domain)
 
 
-def _latest(reported: Sequence[RecordOutcome]) -> list[RecordOutcome]:
+def _latest(reported: Sequence[Completed]) -> list[Completed]:
     """Return all dead letters, and as many traces of each route as the status page shows."""
-    latest: dict[str, deque[RecordOutcome]] = {name: deque(maxlen=LAST_RECORDS) for name in ROUTES}
+    latest: dict[str, deque[Completed]] = {name: deque(maxlen=LAST_RECORDS) for name in ROUTES}
     latest["dead_letter"] = deque()
-    for outcome in reported:
-        latest[outcome.entry.outcome].append(outcome)
+    for completed in reported:
+        latest[completed.entry.outcome].append(completed)
     return [*chain.from_iterable(latest.values())]

@@ -1,4 +1,7 @@
-"""The states of a record in its lane: taken, then scored, then committed."""
+"""The states of a record in its lane: taken, scored, completed. None changes once it is made.
+
+``record_reader`` makes the first, ``record_scorer`` the second, ``replacements`` the third.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import msgspec
 
 from knowledgepulse_kafka.records import OutputRecord, RawRecord
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_schemas.dead_letter import Reason
+from knowledgepulse_schemas.dead_letter import Form, Reason
 from knowledgepulse_worker.embedding.batcher import EmbeddedText
 from knowledgepulse_worker.records.decode import ScorableTrace, decode_trace
 from knowledgepulse_worker.records.ledger_records import Entry, Failure
@@ -54,7 +57,7 @@ class DecodedRecord(msgspec.Struct, frozen=True, gc=False):
     @property
     def read(self) -> ValueRead:
         """What reading the record's value found."""
-        return ValueRead(self.decoded.score_place, steps=self.decoded.steps)
+        return self.decoded
 
     @property
     def is_ready(self) -> bool:
@@ -66,8 +69,8 @@ TakenRecord: TypeAlias = UndecodableRecord | DecodedRecord
 """A record admitted to the lane; ``taken_at`` is in seconds of ``time.monotonic``."""
 
 
-class RecordOutcome(msgspec.Struct, gc=False):
-    """A record with its outcome, scored or not, which the next transaction commits.
+class Scored(msgspec.Struct, frozen=True, gc=False):
+    """A record with its outcome, scored or not, whose output is to be built.
 
     Of the trace, only the members that are reported are kept. The others take most of its memory, which the
     next traces reuse.
@@ -76,38 +79,43 @@ class RecordOutcome(msgspec.Struct, gc=False):
         record: the raw record.
         taken_at: when it was taken (``time.monotonic``).
         entry: the outcome.
-        read: what reading the record's value found.
         trace: what is read of the trace; None if it could not be decoded.
+        form: what a value is that holds no trace; None if it holds one or was not examined.
         score: the score; None for an unscored record.
         added: the score among the last ones of its domain; None if a share did not rank it.
-        scored_at: when it was scored (``time.monotonic``).
-        output: the record for the output topic; None for a record that is skipped.
         embedded: the trace's vector and its timings.
         counts: the trace's counts; None if no policy needed them when the record was scored.
-        ledger_record: the record for the changelog; None without a vector.
-        redacting: makes the redacted copy; None if there is none to make.
-        redacted_copy: the redacted copy, once it is made.
+        scored_at: when it was scored (``time.monotonic``).
     """
 
     record: RawRecord
     taken_at: float
     entry: Entry
-    read: ValueRead = UNREAD
     trace: Scorable | None = None
+    form: Form | None = None
     score: Score | None = None
     added: AddedScore | None = None
-    scored_at: float = msgspec.field(default_factory=time.monotonic)
-    output: OutputRecord | None = None
     embedded: EmbeddedText | None = None
     counts: Counts | None = None
-    ledger_record: OutputRecord | None = None
-    redacting: asyncio.Task[OutputRecord] | None = None
-    redacted_copy: OutputRecord | None = None
+    scored_at: float = msgspec.field(default_factory=time.monotonic)
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether every record to publish is there."""
-        return self.redacting is None or self.redacted_copy is not None
+
+class Completed(msgspec.Struct, frozen=True, gc=False):
+    """A record with all that the next transaction publishes of it.
+
+    Attributes:
+        scored: the record with its outcome.
+        entry: the outcome that the output tells: a failure if a topic does not accept that of the score.
+        output: the record for the output topic; None for a record that is skipped.
+        ledger_record: the record for the changelog; None without a vector.
+        redacted_copy: the redacted copy; None if there is none to make.
+    """
+
+    scored: Scored
+    entry: Entry
+    output: OutputRecord | None = None
+    ledger_record: OutputRecord | None = None
+    redacted_copy: OutputRecord | None = None
 
     def records(self) -> Iterator[OutputRecord]:
         """Yield the records to publish."""

@@ -47,6 +47,7 @@ from knowledgepulse_worker.records.wrapping import (
     Document,
     Edit,
     Steps,
+    ValueRead,
     begins_like_a_trace,
     documents,
     is_parsable,
@@ -177,21 +178,16 @@ def check_readable(record: RawRecord) -> None:
             raise InvalidRecordError("invalid_headers", f"the name of header {index} is not UTF-8")
 
 
-class ScorableTrace(msgspec.Struct, gc=False):
-    """A trace that can be scored.
+class ScorableTrace(ValueRead, frozen=True, gc=False, kw_only=True):
+    """A trace that can be scored, and where its value has it.
 
     Attributes:
         scorable: what is read of it when it is scored and reported.
-        score_place: where its bytes have the score; empty, where it may be inserted, if they have none; None
-            if it takes a parser to find.
         trace: the members that the schema names; None if they were only checked.
-        steps: the steps that lead to it in the value; none if it is the value.
     """
 
     scorable: Scorable
-    score_place: Range | None
     trace: ReasoningTrace | None = None
-    steps: Steps = ()
 
 
 class WholeTrace(NamedTuple):
@@ -199,7 +195,8 @@ class WholeTrace(NamedTuple):
 
     Attributes:
         trace: the members that the schema names.
-        score_place: see :class:`ScorableTrace`.
+        score_place: where its bytes have the score; empty, where it may be inserted, if they have none; None
+            if it takes a parser to find.
         steps: the steps that lead to it in the value; none if it is the value.
         content: its bytes.
     """
@@ -219,9 +216,9 @@ def decode_scorable(value: bytes | None, max_bytes: int, unwrap: Sequence[str] =
     """Read what a score takes of a raw trace; see :func:`decode_whole` for what is accepted."""
     value = _checked(value, max_bytes)
     if (scanned := scan(value)) is not None:
-        return ScorableTrace(*scanned)
+        return ScorableTrace(scanned[1], scorable=scanned[0])
     trace, score_place, steps, _ = _decode(value, unwrap)
-    return ScorableTrace(scorable(trace), score_place, trace, steps)
+    return ScorableTrace(score_place, steps=steps, scorable=scorable(trace), trace=trace)
 
 
 def decode_whole(value: bytes | None, max_bytes: int, unwrap: Sequence[str] = ()) -> WholeTrace:

@@ -65,11 +65,12 @@ _PARTS = re.compile(rb"%s{1,4096}+" % _PART)
 _ONE_PART = re.compile(_PART)
 
 
-class ValueRead(NamedTuple):
+class ValueRead(msgspec.Struct, frozen=True, gc=False):
     """What reading a record's value found.
 
     Attributes:
-        score_place: where the trace has its score; None if that takes a parser to find.
+        score_place: where the trace has its score; empty, where it may be inserted, if it has none; None if
+            it takes a parser to find.
         form: what a value is that holds no trace to be scored; None if it was not examined.
         steps: the steps that lead to the trace; none if it is the value.
     """
