@@ -28,6 +28,7 @@ LIBRARIES = {
     "worker/knowledgepulse_worker/records/scan.so": (SCAN, "-march=k8"),
     "worker/knowledgepulse_worker/scoring/nearest.so": (NEAREST, "-march=k8"),
     "worker/knowledgepulse_worker/scoring/nearest_avx2.so": (NEAREST, "-march=haswell"),
+    "worker/knowledgepulse_worker/scoring/nearest_avx512vnni.so": (NEAREST, "-march=cascadelake"),
 }
 """The source and the instructions of each library. All are compiled on every machine, so wheels are equal.
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,8 +20,7 @@ from knowledgepulse_worker.embedding.letters import Letters, letters_of
 from knowledgepulse_worker.errors import EmbeddingError
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedText:
+class EmbeddedText(msgspec.Struct, frozen=True, gc=False, eq=False):
     """A text's vector and its timings (``time.monotonic`` seconds).
 
     Attributes:

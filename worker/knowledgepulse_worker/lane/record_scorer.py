@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.embedding.base import Embedder
@@ -50,8 +49,7 @@ class RecordScorer:
             if isinstance(taken, DecodedRecord) and taken.embedding is not None
         ]
         if len(vectors) > 1:
-            with suppress(ValueError):  # which the record with that vector gets when it is scored
-                self._state.cache.expect(vectors)
+            self._state.cache.expect(vectors)
 
     def score(self, taken: DecodedRecord, in_force: PolicyInForce) -> Scored:
         """Score a trace whose embedding is there.

@@ -379,13 +379,14 @@ static uint8_t *encoded(uint32_t character, uint8_t *to) {
 }
 
 /* Writes what a text that was checked holds, up to its closing quote, in no more bytes than it has. */
-static uint8_t *contents(const uint8_t **at, uint8_t *to) {
+static uint8_t *contents(const uint8_t **at, const uint8_t *end, uint8_t *to) {
     static const char letters[] = "bfnrt", meant[] = "\b\f\n\r\t";
-    while (**at != '"') {
-        if (**at != '\\') {
-            *to++ = *(*at)++;
-            continue;
-        }
+    for (;;) {
+        const uint8_t *behind = plain(*at, end);
+        while (*behind >= 0x80) behind = plain(behind + 1, end);
+        memcpy(to, *at, (size_t)(behind - *at));
+        to += behind - *at, *at = behind;
+        if (*behind == '"') return to;
         const char *letter = strchr(letters, (*at)[1]);
         if ((*at)[1] != 'u') *to++ = letter ? (uint8_t)meant[letter - letters] : (*at)[1], *at += 2;
         else {
@@ -394,19 +395,25 @@ static uint8_t *contents(const uint8_t **at, uint8_t *to) {
             to = encoded(character, to), *at += is_pair ? 12 : 6;
         }
     }
-    return to;
+}
+
+static int is_between_words(uint8_t byte) {
+    switch (byte) {
+    case ' ': case '\t': case '\n': case '\r': case '{': case '}': case '[': case ']': case ':': case ',': return 1;
+    }
+    return 0;
 }
 
 /* Writes the names and values of an object, with spaces between them, but for its nulls. */
 static uint8_t *names_and_values(const uint8_t *at, const uint8_t *end, uint8_t *to) {
     while (at < end) {
         if (*at == '"') {
-            at++, to = contents(&at, to), at++;
+            at++, to = contents(&at, end, to), at++;
             *to++ = ' ';
-        } else if (strchr(" \t\n\r{}[]:,", *at)) at++;
+        } else if (is_between_words(*at)) at++;
         else {
             const uint8_t *start = at;
-            while (!strchr(" \t\n\r{}[]:,", *at)) at++;
+            while (!is_between_words(*at)) at++;
             if (*start == 'n') continue;
             memcpy(to, start, (size_t)(at - start));
             to += at - start;
@@ -456,7 +463,7 @@ int check_trace(const uint8_t *bytes, size_t size, const schema *read, scanned *
 
 /* Writes the texts of a trace's steps that scoring/text.py reads of them, with spaces between them, after scan_trace has found
  * them; returns their size, or -1 if they have more bytes than there is room for. */
-ptrdiff_t steps_text(const uint8_t *bytes, const schema *read, const scanned *found, uint8_t *text, size_t room) {
+ptrdiff_t steps_text(const uint8_t *bytes, size_t size, const schema *read, const scanned *found, uint8_t *text, size_t room) {
     uint8_t *to = text;
     for (const row *step = found->rows; step < found->rows + found->steps; step++) {
         const range *tool = step->columns + 1, *content = step->columns + 2, *input = step->columns + 3;
@@ -465,13 +472,13 @@ ptrdiff_t steps_text(const uint8_t *bytes, const schema *read, const scanned *fo
         if (needed > room - (size_t)(to - text)) return -1;
         if (content->start && !(is_observation && tool->start)) {
             const uint8_t *at = bytes + content->start;
-            to = contents(&at, to);
+            to = contents(&at, bytes + size, to);
         }
         *to++ = ' ';
         if (is_observation) continue;
         if (tool->start) {
             const uint8_t *at = bytes + tool->start;
-            to = contents(&at, to);
+            to = contents(&at, bytes + size, to);
             *to++ = ' ';
         }
         if (input->start) to = names_and_values(bytes + input->start, bytes + input->end, to);

@@ -51,9 +51,14 @@ class ScannedMetadata(msgspec.Struct, gc=False):
 
 
 class _Buffer(threading.local):
-    """Where the scan of a thread puts what it finds."""
+    """Where the scan of a thread puts what it finds.
+
+    Attributes:
+        value: the value in which it has found that; None if it is none that it accepts.
+    """
 
     def __init__(self) -> None:
+        self.value: bytes | None = None
         self.found = ctypes.create_string_buffer(_SIZE)
         self.address = ctypes.addressof(self.found)
         self.text = ctypes.create_string_buffer(_TEXT_BYTES)
@@ -68,7 +73,7 @@ def scan(value: bytes) -> tuple[Scorable, Range] | None:
     Args:
         value: a record's value.
     """
-    if _scan is None or not _scan(value, len(value), _TABLES.pointer, _buffer.address):
+    if not _is_scanned(value):
         return None
     # fmt: off
     (
@@ -98,8 +103,17 @@ def scan(value: bytes) -> tuple[Scorable, Range] | None:
     return trace, (score_start, score_end) if score_start else (members_start + 1, members_start + 1)
 
 
+def _is_scanned(value: bytes) -> bool:
+    _buffer.value = None
+    if _scan is None or not _scan(value, len(value), _TABLES.pointer, _buffer.address):
+        return False
+    _buffer.value = value
+    return True
+
+
 def is_trace(value: bytes) -> bool:
     """Return whether a value is a trace, with any number of steps; false if that takes a closer look."""
+    _buffer.value = None
     return bool(_check is not None and _check(value, len(value), _TABLES.pointer, _buffer.address))
 
 
@@ -123,9 +137,9 @@ def scan_words(value: bytes, objective: str) -> str | None:
         value: a value that :func:`scan` has accepted.
         objective: the trace's objective.
     """
-    if _scan is None or not _scan(value, len(value), _TABLES.pointer, _buffer.address):
+    if _buffer.value is not value and not _is_scanned(value):
         return None
-    size = _write_steps(value, _TABLES.pointer, _buffer.address, _buffer.text, _TEXT_BYTES)
+    size = _write_steps(value, len(value), _TABLES.pointer, _buffer.address, _buffer.text, _TEXT_BYTES)
     return None if size < 0 else text_in_parts(objective, string_at(_buffer.text, size).decode())
 
 
@@ -139,7 +153,7 @@ def _compiled() -> ctypes.CDLL | None:
     library.scan_trace.argtypes = [ctypes.c_char_p, size, pointer, pointer]
     library.check_trace.argtypes = library.scan_trace.argtypes
     library.steps_text.restype = ctypes.c_ssize_t
-    library.steps_text.argtypes = [ctypes.c_char_p, pointer, pointer, ctypes.c_char_p, size]
+    library.steps_text.argtypes = [ctypes.c_char_p, size, pointer, pointer, ctypes.c_char_p, size]
     return library
 
 

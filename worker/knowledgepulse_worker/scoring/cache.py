@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
-from knowledgepulse_worker.scoring.look_ups import Found, look_ups
+from knowledgepulse_worker.scoring.look_ups import NOT_FINITE, Found, look_ups
 
 # Exceeds the rounding error of a float32 dot product of unit vectors of up to a few thousand dimensions.
 _ROUNDING = 1e-5
@@ -26,8 +26,7 @@ LOOK_UPS = 8
 """How many look-ups are computed at once at most; more take hardly less time each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Nearest:
+class Nearest(Struct, frozen=True, gc=False):
     """The cache entry most similar to a vector.
 
     Attributes:
@@ -43,22 +42,23 @@ class _Entries:
     """The arrays of a cache's entries, of which each slot has a vector, its time and its id.
 
     Attributes:
-        matrix: the vectors, shape (slots, dimensions).
         times: seconds since the epoch, shape (slots,).
         ids: their ids.
-        digests: of the vectors' bytes, shape (slots,); unused beside the compiled library.
-        compiled: the look-ups of the compiled library, if there is one.
-        similarities: those of the vectors that are expected, shape (:data:`LOOK_UPS`, slots); without rows
-            beside the compiled library.
+        compiled: the look-ups of the compiled library, if there is one. It keeps the vectors, and the
+            others have no slots.
+        matrix: the vectors, shape (slots, dimensions).
+        digests: of the vectors' bytes, shape (slots,).
+        similarities: those of the vectors that are expected, shape (:data:`LOOK_UPS`, slots).
     """
 
     def __init__(self, slots: int, dimensions: int) -> None:
-        self.matrix = np.zeros((slots, dimensions), dtype=np.float32)
         self.times = np.zeros(slots, dtype=np.float64)
         self.ids: list[str | None] = [None] * slots
-        self.digests = np.zeros(slots, dtype=np.uint64)
-        self.compiled = look_ups(self.matrix, self.times)
-        self.similarities = np.zeros((LOOK_UPS if self.compiled is None else 0, slots), dtype=np.float32)
+        self.compiled = look_ups(self.times, dimensions)
+        kept = slots if self.compiled is None else 0
+        self.matrix = np.zeros((kept, dimensions), dtype=np.float32)
+        self.digests = np.zeros(kept, dtype=np.uint64)
+        self.similarities = np.zeros((LOOK_UPS, kept), dtype=np.float32)
 
 
 class VectorCache:
@@ -126,11 +126,10 @@ class VectorCache:
             ValueError: the vector has another shape, or is not finite.
         """
         slot, entries = self._added % self.max_elements, self._entries
-        unit = self._unit(vector)
-        entries.matrix[slot] = unit
         if entries.compiled is not None:
-            entries.compiled.put(slot)
+            entries.compiled.put(self._array(vector), slot)
         else:
+            entries.matrix[slot] = unit = self._unit(vector)
             entries.similarities[: len(self._expected), slot] = self._expected_units @ unit
             entries.digests[slot] = int.from_bytes(blake2b(unit.tobytes(), digest_size=8).digest())
         entries.times[slot] = time.time() if at is None else at
@@ -141,20 +140,23 @@ class VectorCache:
         """Compute the similarities for the next look-ups, up to :data:`LOOK_UPS`, at once.
 
         A matrix that exceeds the processor's cache is read once for all of them. The results are the same,
-        whatever is added before a look-up.
+        whatever is added before a look-up. The compiled library, which reads a quarter of it, needs no help.
 
         Args:
-            vectors: the vectors, which do not change before they are looked up; by identity.
-
-        Raises:
-            ValueError: a vector has another shape, or is not finite.
+            vectors: the vectors, which do not change before they are looked up; by identity. If one cannot
+                be looked up, none is expected.
         """
+        entries = self._entries
+        if entries.compiled is not None:
+            return
         self._expected, self._rows = [], {}
-        units = np.stack([*map(self._unit, vectors)])
+        try:
+            units = np.stack([*map(self._unit, vectors)])
+        except ValueError:
+            return
         self._expected, self._expected_units = [*vectors], units
         self._rows = {id(vector): row for row, vector in enumerate(self._expected)}
-        if (entries := self._entries).compiled is None:
-            entries.similarities[: len(units), : self.size] = (entries.matrix[: self.size] @ units.T).T
+        entries.similarities[: len(units), : self.size] = (entries.matrix[: self.size] @ units.T).T
 
     def nearest(self, vector: ArrayLike, *, at: float | None = None) -> Nearest | None:
         """Return the most similar entry, the oldest among equals, or None if there is none to compare with.
@@ -166,15 +168,16 @@ class VectorCache:
         Raises:
             ValueError: the vector has another shape, or is not finite.
         """
-        unit, size = self._unit(vector), self.size
+        size = self.size
         if size == 0:
+            self._unit(vector)  # an invalid one is refused, whatever there is to compare it with
             return None
         since = -math.inf if self.ttl is None else (time.time() if at is None else at) - self.ttl
         entries = self._entries
         if entries.compiled is None:
-            found = self._nearest(unit, self._rows.get(id(vector)), since)
+            found = self._nearest(self._unit(vector), self._rows.get(id(vector)), since)
         else:
-            found = entries.compiled.nearest(unit, size, self._oldest, since)
+            found = entries.compiled.nearest(self._array(vector), size, self._oldest, since)
         return None if found is None else Nearest(found.similarity, entries.ids[found.slot])
 
     def _nearest(self, unit: Vector, row: int | None, since: float) -> Found | None:
@@ -238,10 +241,14 @@ class VectorCache:
         if (row := self._rows.get(id(vector))) is not None:
             unit: Vector = self._expected_units[row]
             return unit
+        array = self._array(vector)
+        norm = np.sqrt(np.add.reduce(np.square(array, dtype=np.float64)))
+        if not np.isfinite(norm):
+            raise ValueError(NOT_FINITE)
+        return (array / norm).astype(np.float32) if norm > 0 else array
+
+    def _array(self, vector: ArrayLike) -> Vector:
         array = np.asarray(vector, dtype=np.float32)
         if array.shape != (self.dimensions,):
             raise ValueError(f"expected a vector of shape ({self.dimensions},), got {array.shape}")
-        norm = np.sqrt(np.add.reduce(np.square(array, dtype=np.float64)))
-        if not np.isfinite(norm):
-            raise ValueError("the vector is not finite")
-        return np.ascontiguousarray((array / norm).astype(np.float32) if norm > 0 else array)
+        return array

@@ -63,7 +63,7 @@ int main(int arguments, char **argument) {
             if (!is_trace) abort();
             size_t room = drawn(9000);
             uint8_t *text = malloc(room + !room);
-            if (steps_text(value, &read, found, text, room) > (ptrdiff_t)room) abort();
+            if (steps_text(value, length, &read, found, text, room) > (ptrdiff_t)room) abort();
             free(text), accepted++;
         }
         free(value), free(found);

@@ -20,23 +20,26 @@ static void fill(float *vector, size_t dimensions) {
 }
 
 static void look_up(void) {
-    size_t slots = 1 + drawn(30), dimensions = 1 + drawn(drawn(20) ? 200 : MOST), size = 1 + drawn(slots);
-    float *rows = calloc(slots * dimensions, sizeof *rows), *unit = malloc(dimensions * sizeof *unit);
-    float *scales = malloc(slots * sizeof *scales), *errors = malloc(slots * sizeof *errors), *highest = malloc(slots * sizeof *highest);
-    int8_t *bytes = malloc(slots * dimensions);
+    size_t slots = 1 + drawn(30), dimensions = 1 + drawn(drawn(20) ? 200 : MOST), size = 1 + drawn(slots), rows = slots + 1;
+    float *kept = calloc(rows * dimensions, sizeof *kept), *vector = malloc(dimensions * sizeof *vector);
+    float *scales = malloc(rows * sizeof *scales), *errors = malloc(rows * sizeof *errors), *highest = malloc(slots * sizeof *highest);
+    int8_t *bytes = malloc(rows * dimensions);
     double *times = malloc(slots * sizeof *times), similarity;
-    vectors in = {rows, bytes, scales, errors, times, highest, dimensions};
+    vectors in = {kept, bytes, scales, errors, times, highest, slots, dimensions};
     for (size_t slot = 0; slot < slots; slot++) {
-        if (slot && !drawn(3)) memcpy(rows + slot * dimensions, rows, dimensions * sizeof *rows);
-        else fill(rows + slot * dimensions, dimensions);
+        if (!slot || drawn(3)) fill(vector, dimensions);
+        if (!read_vector(&in, vector)) abort();
+        put_vector(&in, slot);
         times[slot] = (double)drawn(10);
-        round_row(&in, slot);
     }
-    fill(unit, dimensions);
+    fill(vector, dimensions);
+    if (!read_vector(&in, vector)) abort();
     double since = (double)drawn(11);
-    ptrdiff_t found = nearest(&in, unit, size, size == slots ? drawn(size) : 0, since, &similarity);
+    ptrdiff_t found = nearest(&in, size, size == slots ? drawn(size) : 0, since, &similarity);
     if (found >= (ptrdiff_t)size || (found >= 0 && times[found] < since)) abort();
-    free(rows), free(unit), free(scales), free(errors), free(highest), free(bytes), free(times);
+    vector[drawn(dimensions)] = drawn(2) ? INFINITY : NAN;
+    if (read_vector(&in, vector)) abort();
+    free(kept), free(vector), free(scales), free(errors), free(highest), free(bytes), free(times);
 }
 
 int main(int arguments, char **argument) {
