@@ -26,11 +26,12 @@ def record_transactions(file: int) -> None:
         now, at = time.monotonic(), time.time()
         following = settle(self, prepared, outcome)
         if isinstance(outcome, Committed):
-            outcomes = [outcome for share in prepared.shares for outcome in share.complete]
+            complete = [record for share in prepared.shares for record in share.complete]
+            scored = [getattr(record, "scored", record) for record in complete]  # until 0.5, they were one
             samples = [
                 ("transaction", now - prepared.began),
-                *(("end_to_end", at - outcome.record.timestamp_ms / 1000) for outcome in outcomes),
-                *(("commit_wait", prepared.began - outcome.scored_at) for outcome in outcomes),
+                *(("end_to_end", at - record.record.timestamp_ms / 1000) for record in scored),
+                *(("commit_wait", prepared.began - record.scored_at) for record in scored),
             ]
             packed = (SAMPLE.pack(KINDS.index(kind), at, seconds) for kind, seconds in samples)
             os.write(file, b"".join(packed))  # unbuffered, so that readers see all samples
