@@ -145,6 +145,29 @@ async def test_what_a_broker_refuses_under_a_quota_is_found_with_one_batch_a_par
     assert harness.metric("kp_aborted_transactions_total", reason="throttled") == 0
 
 
+async def test_a_replacement_outlives_an_attempt_that_a_quota_ends(make_harness, raw):
+    """Otherwise the broker would refuse the same record in one transaction after another."""
+    harness = make_harness()
+    assignment, sent = harness.assignment(), []
+    await take(assignment, raw(0, b"no JSON"))
+    harness.publisher.refused.add(harness.dead_letter)
+
+    async def publish(records, positions, alone=()):
+        sent.append(next(record for record in records if record.topic == harness.dead_letter))
+        outcome = await harness.publisher.publish(records, positions, alone)
+        harness.publisher.refused.clear()
+        harness.publisher.is_throttled = not harness.publisher.is_throttled
+        return outcome
+
+    positions = [await commit(assignment, publish) for _ in range(2)]
+
+    refused, shortened, again = sent
+    assert positions == [{}, {0: 1}]
+    assert shortened is again
+    assert shortened is not refused
+    assert harness.services.replacements.count == 1
+
+
 async def test_a_lane_yields_to_the_others_after_a_large_record(make_harness, raw, monkeypatch):
     """Otherwise the others' records wait for one large record after another."""
     harness = make_harness()
