@@ -209,7 +209,7 @@ def _replace(
         elif (place := places.get(id(first))) is not None:
             lane, batch, number = place
             batch[number] = replacements.replace(batch[number], first, refusal.cause)
-            lane.replace(number, batch[number])
+            lane.uncommitted.replace(number, batch[number])
         else:
             raise refusal.cause  # a tombstone, last scores or a position
     mended = [

@@ -40,6 +40,7 @@ from knowledgepulse_worker.lane.record_scorer import RecordScorer, failed
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.reporter import Reporter
 from knowledgepulse_worker.lane.stages import Completed, DecodedRecord, TakenRecord, UndecodableRecord
+from knowledgepulse_worker.lane.uncommitted import Uncommitted
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.policy import PolicyInForce
@@ -107,6 +108,7 @@ class Lane:
         taken: the offset below which every record has been taken.
         topic_id: the id of the topic that the records come from.
         in_flight: the records that are taken and not committed.
+        uncommitted: those of them that are scored.
         ledger: what the traces are scored against, and the records that keep it.
     """
 
@@ -123,6 +125,7 @@ class Lane:
         self.topic_id = first.topic_id
         self.taken = first.offset
         self.in_flight = InFlight(services.settings.limits)
+        self.uncommitted = Uncommitted()
         self.ledger = PartitionLedger(
             first,
             changelog,
@@ -137,7 +140,6 @@ class Lane:
         self._on_complete = on_complete
         self._scorer = RecordScorer(self.ledger.state, services.embedder, services.metrics)
         self._waiting: deque[TakenRecord] = deque()
-        self._outcomes: deque[Completed | asyncio.Task[Completed]] = deque()
         self._is_closed = False
         self._changed = _Change()
 
@@ -159,7 +161,7 @@ class Lane:
         """
         taken_at = time.monotonic()
         while not self._is_closed and not self.in_flight.has_room(record.size):
-            if self._outcomes:
+            if self.uncommitted:
                 self._request_commit()
             await self._changed.next()
         if self._is_closed or not self._begin(record, taken_at):
@@ -189,7 +191,7 @@ class Lane:
                     self._complete(read(record, taken_at))
         if count:
             self._note_complete()
-            if in_flight.is_half_full(len(self._outcomes)):
+            if in_flight.is_half_full(len(self.uncommitted)):
                 self._request_commit()
         return count
 
@@ -201,7 +203,7 @@ class Lane:
             self._services.suspects.announce(record.location)
             return True
         skipped = failed(UndecodableRecord(record, taken_at, failure), failure)
-        self._outcomes.append(Completed(skipped, skipped.entry))
+        self.uncommitted.append(Completed(skipped, skipped.entry))
         self._request_commit()
         return False
 
@@ -219,7 +221,7 @@ class Lane:
         else:
             self._waiting.append(taken)
             self._score_ready()
-            if self.in_flight.is_half_full(len(self._outcomes)):
+            if self.in_flight.is_half_full(len(self.uncommitted)):
                 self._request_commit()
         return blocked
 
@@ -273,11 +275,11 @@ class Lane:
         replacements = self._services.replacements
         completed = replacements.complete(scored, taken.read, self.ledger.put(scored.entry))
         if (copying := replacements.copying(completed)) is None:
-            self._outcomes.append(completed)
+            self.uncommitted.append(completed)
         else:
             task = asyncio.create_task(copying)
             task.add_done_callback(self._copied)
-            self._outcomes.append(task)
+            self.uncommitted.append(task)
 
     def _copied(self, task: asyncio.Task[Completed]) -> None:
         if task.cancelled():
@@ -300,21 +302,11 @@ class Lane:
     @property
     def waits_for_commit(self) -> bool:
         """Whether the oldest record that is not committed is complete."""
-        return bool(self._outcomes) and _completed(self._outcomes[0]) is not None
+        return self.uncommitted.begins_complete
 
     def complete(self) -> list[Completed]:
         """Return the records to commit next, in order, up to one whose redacted copy is missing."""
-        complete = []
-        for outcome in self._outcomes:
-            if (completed := _completed(outcome)) is None:
-                break
-            complete.append(completed)
-        return complete
-
-    def replace(self, number: int, completed: Completed) -> None:
-        """Replace one of the records to commit next, of which a broker refuses a part; not once closed."""
-        if self._outcomes:
-            self._outcomes[number] = completed
+        return self.uncommitted.complete()
 
     def committed(self, batch: Sequence[Completed], written: Iterable[tuple[int, OutputRecord]]) -> None:
         """Finish the first records, which a transaction has committed; do nothing once closed.
@@ -323,11 +315,10 @@ class Lane:
             batch: the records.
             written: the published records of the changelog with their offsets.
         """
-        if not self._outcomes:
+        if not self.uncommitted:
             return
         self.ledger.committed(written)
-        for _ in batch:
-            self._outcomes.popleft()
+        self.uncommitted.committed(len(batch))
         self.in_flight.release(batch)
         self._services.reporter.committed(batch)
         self._changed.set()
@@ -341,10 +332,7 @@ class Lane:
     def close(self) -> None:
         """Stop at once; the partition's next owner reads the records that are not committed."""
         self._stop()
-        for outcome in self._outcomes:
-            if not isinstance(outcome, Completed):
-                outcome.cancel()
-        self._outcomes.clear()
+        self.uncommitted.drop()
         self.in_flight.clear()
 
     def _stop(self) -> None:
@@ -363,15 +351,6 @@ class _Change(asyncio.Event):
         """Wait for the next change."""
         self.clear()
         await self.wait()
-
-
-def _completed(outcome: Completed | asyncio.Task[Completed]) -> Completed | None:
-    """Return a record that is complete; None as long as its redacted copy is missing."""
-    if isinstance(outcome, Completed):
-        return outcome
-    if not outcome.done() or outcome.cancelled() or outcome.exception() is not None:
-        return None
-    return outcome.result()
 
 
 def _cancel_embedding(taken: TakenRecord) -> None:
