@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from knowledgepulse_kafka.client_types import RequestError
+from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_kafka.idempotent_publisher import IdempotentPublisher, delivery_error
 from knowledgepulse_kafka.topic_reader import Reader, Record, TopicReader
 from knowledgepulse_worker.kafka.foreign_records import ForeignRecords, skipping_foreign_records
@@ -59,9 +60,11 @@ async def keep_policy(settings: Settings, policy: Policy) -> float:
     async with IdempotentPublisher(settings.kafka.client_config()) as publisher:
         delivery = await publisher.send(topic, value, policy.digest.encode())
         try:
-            async with asyncio.timeout(settings.kafka.request_timeout):
+            async with asyncio.timeout(limit := settings.kafka.request_timeout):
                 await delivery
-        except (RequestError, TimeoutError) as error:
+        except TimeoutError:
+            raise DeliveryError(f"{topic}: not confirmed within {limit:g} s") from None
+        except RequestError as error:
             raise delivery_error(topic, error) from error
     return time.time()
 

@@ -1,13 +1,18 @@
 """The topic of policies: what a reader makes of it."""
 
+import asyncio
 import json
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given
 
+from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_kafka.topic_reader import Record
+from knowledgepulse_worker.kafka import policy_topic
 from knowledgepulse_worker.kafka.policy_topic import _complete, last_policy, read_policies
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.settings import Settings
 from support.drawn_policies import POLICIES
 from support.written import Written
 
@@ -125,6 +130,19 @@ async def test_the_last_policy_is_found_behind_any_number_of_foreign_records(kep
 
     assert last is not None
     assert (last.policy.threshold, last.since_ms) == (0.9, 7)
+
+
+async def test_a_policy_that_the_brokers_do_not_confirm_is_told(kept, monkeypatch):
+    class Silent:
+        async def send(self, *_):
+            return asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(policy_topic, "TopicReader", lambda *_: nullcontext(kept.reader))
+    monkeypatch.setattr(policy_topic, "IdempotentPublisher", lambda _: nullcontext(Silent()))
+    kafka = Settings(kafka={"group": "a-group"}).kafka.model_copy(update={"request_timeout": 0.1})
+
+    with pytest.raises(DeliveryError, match=r"^a-group-policies: not confirmed within 0\.1 s$"):
+        await policy_topic.keep_policy(Settings(kafka=kafka), Policy())
 
 
 async def test_only_the_end_of_the_topic_is_read_for_the_last_policy(kept, monkeypatch):
