@@ -193,7 +193,8 @@ def _install_java(producer: Producer) -> None:
         "-DoutputDirectory=lib",
         folder=place,
     )
-    run("javac", "-cp", f"{place}/lib/*", "-d", place / "classes", *producer.folder.glob("*.java"))
+    sources = producer.folder.glob("*.java")
+    run("javac", "-parameters", "-cp", f"{place}/lib/*", "-d", place / "classes", *sources)
 
 
 def _project(packages: list[str]) -> str:

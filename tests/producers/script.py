@@ -138,7 +138,8 @@ def script(run: str, tools: dict[str, Any]) -> Script:
     ``{"weigh": {"name": "bash", "arguments": {"command": "{command}"}}}`` makes shell commands of the
     script's calls of ``weigh``. Tools that are not named are called as in the script. The tool ``answer``
     gives the answer, where a program expects a call for it, or follows its text, if it has no argument for
-    it; ``finish`` is called before the answer.
+    it; ``finish`` is called before the answer. With ``silent``, the model says nothing beside its calls, as a
+    program takes a text for the answer.
     """
     return _script(RUNS[run], tools, "")
 
@@ -178,8 +179,10 @@ def _answering(answer: str, arguments: dict[str, str]) -> dict[str, Any]:
 
 
 def _turn(data: dict[str, Any], tools: dict[str, Any], place: str) -> Turn:
-    calls = (Call(**call, id=f"call_{place}_{n}") for n, call in enumerate(data.get("calls", ())))
-    return Turn(**data | {"calls": tuple(_as_called(call, tools.get(call.tool, {})) for call in calls)})
+    calls = [Call(**call, id=f"call_{place}_{n}") for n, call in enumerate(data.get("calls", ()))]
+    text = "" if calls and tools.get("silent") else data["text"]
+    called = tuple(_as_called(call, tools.get(call.tool, {})) for call in calls)
+    return Turn(**data | {"text": text, "calls": called})
 
 
 def _as_called(call: Call, tool: dict[str, Any]) -> Call:

@@ -102,6 +102,7 @@ def node(span: Span) -> Node:
         scores=scores_of(span),
         returned=partial(_workflow_output, span, losses) if _kind(span) == "workflow" else None,
         failures=_failures(span),
+        reason=_reason_of_koog(span),
     )
 
 
@@ -122,6 +123,13 @@ def _failures(span: Span) -> Iterator[ToolRun]:
         match record:
             case {"tool_name": str(name), "tool_args": arguments, "failure": {"message": str(message)}}:
                 yield ToolRun(hub.ToolCall(name, arguments), message, failed=True)
+
+
+def _reason_of_koog(span: Span) -> Any:
+    """Return why the answer of a node of Koog's graph ended; its model calls say "stop" whatever it was."""
+    output = as_text(span.attributes.get(_KOOG))
+    parsed = parse_json(output) if "finishReason" in output else None
+    return parsed.get("finishReason") if isinstance(parsed, dict) else None
 
 
 def _failures_of_koog(output: Any) -> Iterator[ToolRun]:

@@ -164,6 +164,7 @@ def node_of(
     scores: Iterable[tuple[Any, Any]],
     returned: Callable[[], Sequence[hub.Message]] | None = None,
     failures: Iterable[ToolRun] = (),
+    reason: Any = None,
     unrecorded: tuple[str, ...] = (),
 ) -> Node:
     """Return the node of a span, and count the attributes that no reader used."""
@@ -190,6 +191,7 @@ def node_of(
         unread=partial(_contents_besides, span, used),
         hidden=span.hidden,
         failures=tuple(failures),
+        reason=reason,
         unrecorded=unrecorded,
         functions=() if event is not None or agent else (span.name, *span.texts(*_FUNCTION)),
         agent_id=agent_id,

@@ -21,6 +21,7 @@ from knowledgepulse_convert.common.endings import End
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import parse_json, parse_time
+from knowledgepulse_convert.common.statuses import told_by
 from knowledgepulse_convert.spans.conversation import (
     ModelCall,
     ToolRun,
@@ -71,6 +72,7 @@ class Node:
         unread: Returns the names of attributes that no reader knows, and that may hold messages.
         hidden: Whether Koog has hidden the content.
         failures: Executions of tools that have failed, if the node is none itself.
+        reason: Why an answer ended that the node returned, if it is no model call itself.
         functions: What the function may be called that the node is of, if it is no call itself.
         agent_id: The id or name of the agent.
         names: Names to look up in a domain map.
@@ -94,6 +96,7 @@ class Node:
     unread: Callable[[], Iterable[str]] = tuple
     hidden: bool = False
     failures: tuple[ToolRun, ...] = ()
+    reason: Any = None
     functions: tuple[str, ...] = ()
     agent_id: str | None = None
     names: tuple[str, ...] = ()
@@ -550,6 +553,8 @@ def _ending(root: Node, nodes: list[Node]) -> Ending | None:
     """Return how a run ended, if its messages do not tell it: with an answer that was not recorded."""
     if root.error is not None:
         return "cut_off" if root.error.interruption else "failed"
+    if ending := told_by(next((node.reason for node in reversed(nodes) if node.reason), None)):
+        return ending
     silent = [node for node in nodes if node.silent]
     is_told = any(_has_output(node.event) for node in nodes if node.event)
     if not silent or is_told or any(map(_CALLED.search, silent[-1].written())):
