@@ -171,7 +171,11 @@ def _is_dropped(part: Any) -> bool:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Return what is dumped in a text without members that hold nothing, which are most of it."""
+    """Return what is dumped in a text without members that hold nothing, which are most of it.
+
+    A message has its `parts`, even if there are none.
+    """
     if isinstance(value, dict):
-        return {name: _without_nulls(part) for name, part in value.items() if part not in (None, [], {})}
+        kept = {name: part for name, part in value.items() if name == "parts" or part not in (None, [], {})}
+        return {name: _without_nulls(part) for name, part in kept.items()}
     return [_without_nulls(part) for part in value] if isinstance(value, list) else value

@@ -19,19 +19,17 @@ import java.util.Collection;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 
-/** An agent of Koog with a tool, or with a tool that runs another agent, and the spans of both. */
+/** An agent of Koog with a tool, and its spans. */
 public class Bakery {
 
     static JsonNode script;
-    /** Whether the own span of each agent is sent, which ends last: Koog sends spans some seconds later. */
-    static CountDownLatch sent;
+    /** Whether the agent's own span is sent, which ends last: Koog sends spans some seconds later. */
+    static final CountDownLatch sent = new CountDownLatch(1);
 
     public static void main(String[] arguments) throws Exception {
         script = new ObjectMapper().readTree(System.getenv("PRODUCER_SCRIPT"));
-        boolean isAsked = script.get("run").asText().equals("sub_agent");
-        sent = new CountDownLatch(isAsked ? 2 : 1);
         try {
-            agent("bakery", isAsked ? new Asking() : new Weighing()).run(script.get("objective").asText());
+            agent().run(script.get("objective").asText());
         } catch (RuntimeException error) {
             error.printStackTrace();
         }
@@ -60,16 +58,16 @@ public class Bakery {
         }
     }
 
-    static AIAgent<String, String> agent(String name, ToolSet tools) {
+    static AIAgent<String, String> agent() {
         var settings = new OpenAIClientSettings(
             System.getenv("PRODUCER_MODEL_URL"), new ConnectionTimeoutConfig(), "v1/chat/completions", "v1/responses", "v1/embeddings", "v1/moderations", "v1/models");
         var url = System.getenv("PRODUCER_RECEIVER_URL") + "/v1/traces";
         return AIAgent.builder()
-            .id(name)
+            .id("bakery")
             .promptExecutor(PromptExecutor.builder().openAI("unused", settings).build())
             .llmModel(OpenAIModels.Chat.GPT4o)
             .systemPrompt("Answer by weighing.")
-            .toolRegistry(ToolRegistry.builder().tools(tools).build())
+            .toolRegistry(ToolRegistry.builder().tools(new Weighing()).build())
             .maxIterations(100)
             .install(OpenTelemetry.Feature, config -> {
                 config.setServiceInfo("bakery", "1");
@@ -88,14 +86,6 @@ public class Bakery {
                 throw new IllegalStateException(result.get("text").asText());
             }
             return result.get("text").asText();
-        }
-    }
-
-    public static class Asking implements ToolSet {
-        @Tool
-        @LLMDescription(value = "Asks the baker.")
-        public String ask_baker(@LLMDescription(value = "The request.") String request) {
-            return agent("baker", new Weighing()).run(request);
         }
     }
 }
