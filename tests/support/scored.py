@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from base64 import b64encode
+
 from aiokafka.structs import ConsumerRecord
 from msgspec.structs import replace
 
@@ -52,6 +55,12 @@ def dead_letter(offset: int) -> ConsumerRecord:
     """Return a worker's output record for an invalid trace."""
     raw = RawRecord(TOPICS.raw, 0, offset, 1_000 * offset, b"key", b"no trace", ())
     return consumed(offset, raw, failed_entry(raw, Failure("not_json", "InvalidRecordError", "no JSON")))
+
+
+def copied_by_connect(record: ConsumerRecord) -> ConsumerRecord:
+    """Return a record as Kafka Connect copies it by default, with its headers as base64."""
+    headers = tuple((name, b64encode(value)) for name, value in record.headers)
+    return dataclasses.replace(record, headers=headers)
 
 
 def consumed(offset: int, raw: RawRecord, entry: Entry) -> ConsumerRecord:

@@ -27,6 +27,7 @@ from aiokafka.errors import (
     KafkaError,
     SaslAuthenticationFailed,
 )
+from aiokafka.protocol.admin import ApiVersionRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
 from knowledgepulse_kafka.broker_requests import name_of
@@ -50,6 +51,9 @@ logger = logging.getLogger(__name__)
 
 CONNECT_LIMIT = 4.0
 """Seconds for a connection to one of the addresses of a name."""
+
+ANSWER_LIMIT = 8.0
+"""Seconds for what a server answers at once, if it answers: its versions, and where the brokers are."""
 
 HANDSHAKE_LIMIT = 10.0
 """Seconds for the whole of a connection, with TLS, the versions of the broker and the login."""
@@ -210,9 +214,15 @@ async def brokers_of(connection: AIOKafkaConnection) -> Any:
     """Return the answer to the question for the brokers.
 
     Raises:
+        TimeoutError: there is none.
         UnregisteredError: no broker is registered yet.
     """
-    metadata = await connection.send(MetadataRequest([]))
+    try:
+        async with asyncio.timeout(ANSWER_LIMIT):
+            metadata = await connection.send(MetadataRequest([]))
+    except TimeoutError as error:
+        _note(connection.host, connection.port, error)
+        raise
     if not metadata.brokers:
         raise UnregisteredError("no broker is registered yet")
     return metadata
@@ -293,6 +303,11 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is unty
         finally:
             LOOP.replace(self, loop)
 
+    def send(self, request: Any, expect_response: bool = True) -> Any:
+        """Send a request; that for the versions, the first, has a limit of its own."""
+        answer = super().send(request, expect_response)
+        return asyncio.wait_for(answer, ANSWER_LIMIT) if isinstance(request, ApiVersionRequest) else answer
+
     def close(self, reason: CloseReason | None = None, exc: BaseException | None = None) -> Any:
         """Close the connection; if the broker did, tell at which request: it may not know that."""
         unanswered = [(request, answer) for _, request, answer in UNANSWERED.of(self) if request is not None]
@@ -322,18 +337,19 @@ async def create_conn(host: str, port: int, **options: Any) -> AIOKafkaConnectio
     try:
         await connection.connect()
     except (OSError, KafkaError) as error:
-        _forget_frames(error)
-        _failed[host, port] = _Failure(time.monotonic(), error)
+        _note(host, port, error)
         raise
     _failed.pop((host, port), None)
     return connection
 
 
-def _forget_frames(error: BaseException | None) -> None:
-    """Remove the tracebacks of an error that is kept: their frames would keep its connection open."""
-    while error is not None:
-        error.__traceback__ = None
-        error = error.__cause__ or error.__context__
+def _note(host: str, port: int, error: Exception) -> None:
+    """Keep why an address cannot be reached, without the frames, which would keep its connection open."""
+    _failed[host, port] = _Failure(time.monotonic(), error)
+    cause: BaseException | None = error
+    while cause is not None:
+        cause.__traceback__ = None
+        cause = cause.__cause__ or cause.__context__
 
 
 def _by_last_failure(servers: Any) -> Any:

@@ -94,9 +94,10 @@ async def test_a_failure_that_is_kept_holds_no_connection_open(monkeypatch):
     assert [transport() for transport in transports] == [None]
 
 
-async def test_a_broker_that_accepts_and_does_not_answer_is_given_up(monkeypatch):
+@pytest.mark.parametrize("limit", ["ANSWER_LIMIT", "HANDSHAKE_LIMIT"])
+async def test_a_broker_that_accepts_and_does_not_answer_is_given_up(monkeypatch, limit):
     """As one that is suspended."""
-    monkeypatch.setattr(reaching, "HANDSHAKE_LIMIT", 0.1)
+    monkeypatch.setattr(reaching, limit, 0.1)
 
     async def serve(reader, writer):
         await reader.read(-1)
@@ -130,7 +131,7 @@ async def serve(monkeypatch):
 
     async def no_versions(_connection): ...
 
-    async def answer(connection, _request):
+    async def answer(connection, *_request):
         server = servers[connection.port]
         server.asked += 1
         if server.brokers is None:
@@ -239,6 +240,17 @@ async def test_a_server_that_accepts_and_never_answers_does_not_delay_the_next(s
     async with bootstrapped(monkeypatch, hung.address, server.address) as client:
         assert client.cluster.brokers()
     assert hung.asked == 1
+
+
+async def test_a_server_that_tells_its_versions_and_nothing_else_is_given_up_at_once(serve, monkeypatch):
+    """As a proxy whose brokers are away; it took as long as any request may, and was dialled once more."""
+    monkeypatch.setattr(reaching, "ANSWER_LIMIT", 0.1)
+    hung = await serve(None)
+
+    with pytest.raises(KafkaConnectionError, match="no answer"):
+        async with bootstrapped(monkeypatch, hung.address):
+            pass
+    assert isinstance(reaching.failed_since(*hung.address), TimeoutError)
 
 
 async def test_no_other_server_is_asked_if_the_first_answers_at_once(serve, monkeypatch):

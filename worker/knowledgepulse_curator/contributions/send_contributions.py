@@ -35,6 +35,7 @@ from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.records.output_headers import trace_of
 from knowledgepulse_worker.scoring import bounded_id
 from knowledgepulse_worker.settings import RegistrySettings, Settings
+from knowledgepulse_worker.tools.common.base64_headers import has_base64_headers, warn_if_base64_headers
 from knowledgepulse_worker.tools.common.group_program import group_program
 from knowledgepulse_worker.tools.common.registry_results import RegistryResult
 from knowledgepulse_worker.tools.common.retries import (
@@ -112,11 +113,8 @@ class Sender:
             SettingsError: there is no registry at the address.
         """
         scored = read_scored_record(record)
-        if scored is None and last_header(record.headers, "kp-redaction-error") is not None:
-            source = last_header(record.headers, "kp-source") or b""
-            return self._held("", source.decode("utf-8", "replace"), "not_redacted")
         if scored is None:
-            return self._held("", f"{record.topic}/{record.partition}/{record.offset}", "foreign")
+            return self._without_score(record)
         unit = unit_of(trace_of(record), scored, self.registry)
         if not isinstance(unit, KnowledgeUnit):
             return self._held(scored.id, scored.source, unit)
@@ -130,6 +128,14 @@ class Sender:
             message=answer.message,
             idempotency_key=unit.idempotency_key,
         )
+
+    def _without_score(self, record: Record) -> RegistryResult:
+        """Return the result for a record of others, or for one in place of a trace that was not redacted."""
+        if has_base64_headers(record.headers) or last_header(record.headers, "kp-redaction-error") is None:
+            warn_if_base64_headers(record.topic, record.headers)
+            return self._held("", f"{record.topic}/{record.partition}/{record.offset}", "foreign")
+        source = last_header(record.headers, "kp-source") or b""
+        return self._held("", source.decode("utf-8", "replace"), "not_redacted")
 
     async def _answer(self, unit: KnowledgeUnit) -> RegistryAnswer:
         if await self.client.has(unit.id):

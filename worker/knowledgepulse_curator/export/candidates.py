@@ -24,6 +24,7 @@ from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.output_headers import worker_headers
 from knowledgepulse_worker.records.score_header import decode_score, without_content
 from knowledgepulse_worker.scoring import Score, TraceText, decide, rescore
+from knowledgepulse_worker.tools.common.base64_headers import warn_if_base64_headers
 from knowledgepulse_worker.tools.common.trace_summary import MetadataSummary, OutcomeSummary
 
 REASONS = {
@@ -214,6 +215,7 @@ class Rules:
             )
         candidate = self._read(record, changed_ms)
         if candidate is None or (self.has_score and candidate.parts is None):
+            warn_if_base64_headers(record.topic, record.headers)
             return LeftOutRecord("foreign")
         return self._against(candidate) or candidate
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from base64 import b64encode
 
 import pytest
 
 from knowledgepulse_curator.contributions.contribution_metrics import ContributionMetrics
 from knowledgepulse_curator.contributions.registry_client import RegistryClient
 from knowledgepulse_curator.contributions.send_contributions import LONGEST_WAIT, RequestRetrier, Sender
+from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_worker.errors import AccessError, SettingsError
 from knowledgepulse_worker.settings import RegistrySettings
+from knowledgepulse_worker.tools.common import base64_headers
 from support.planted import KEY
 from support.registry import Registry, hanging_up, never, register, saying, serving
 
@@ -207,11 +210,24 @@ async def test_what_may_not_leave_is_not_even_looked_up(
     assert server.units == {}
 
 
+NOT_REDACTED = [("kp-source", b"raw-traces/0/7"), ("kp-policy", b"a"), ("kp-redaction-error", b"raised")]
+
+
 async def test_what_could_not_be_redacted_is_told_apart(send, record):
     stands_for = record(None)
-    stands_for.headers = [
-        ("kp-source", b"raw-traces/0/7"),
-        ("kp-policy", b"a"),
-        ("kp-redaction-error", b"raised"),
-    ]
+    stands_for.headers = NOT_REDACTED
     assert (await send(stands_for)).result == "not_redacted"
+
+
+async def test_copies_with_base64_headers_are_not_sent_and_told(send, record, document, monkeypatch, caplog):
+    monkeypatch.setattr(base64_headers, "_logged", LogInterval())
+    scored, stands_for = record(document()), record(None)
+    stands_for.headers = NOT_REDACTED
+    for copy in (scored, stands_for):
+        copy.headers = [(name, b64encode(value)) for name, value in copy.headers]
+        sent = await send(copy)
+        assert (sent.result, sent.source, sent.status) == ("foreign", "contribute/0/3", 0)
+
+    assert [message.split(": set ")[0] for message in caplog.messages] == [
+        "contribute: the kp-* headers of skipped records are base64"
+    ]

@@ -45,7 +45,12 @@ def is_in(state):
     return f'kp_state{{state="{state}",group="knowledgepulse-worker"}} 1.0'
 
 
-LIMITS = (reaching.CONNECT_LIMIT, reaching.HANDSHAKE_LIMIT, supervise.PROBE_LIMIT)
+LIMITS = (
+    reaching.CONNECT_LIMIT,
+    reaching.ANSWER_LIMIT,
+    reaching.HANDSHAKE_LIMIT,
+    supervise.PROBE_LIMIT,
+)
 
 
 def test_what_waits_for_less_gives_up_sooner():

@@ -6,14 +6,16 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.records.output_headers import trace_of
 from knowledgepulse_worker.tools.backends.backend import FAULTS, Backend, RunScore, batches, fault_text
 from knowledgepulse_worker.tools.backends.run_scores import read_scored, run_score
 from knowledgepulse_worker.tools.backends.send_scores import SCORES_TOGETHER
+from knowledgepulse_worker.tools.common.base64_headers import warn_if_base64_headers
 from knowledgepulse_worker.tools.common.retries import sleep_until_stopped
-from knowledgepulse_worker.tools.common.scored_records import KafkaRecord, read_scored_record
+from knowledgepulse_worker.tools.common.scored_records import read_scored_record
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
 
 logger = logging.getLogger(__name__)
@@ -29,7 +31,7 @@ async def wait_for_backend(
     await sleep_until_stopped(seconds, stop)
 
 
-async def write_scores(backend: Backend, records: Sequence[KafkaRecord], metrics: EvaluationMetrics) -> None:
+async def write_scores(backend: Backend, records: Sequence[Record], metrics: EvaluationMetrics) -> None:
     """Write the scores of records, and return once the backend has taken or refused each of them.
 
     Raises:
@@ -54,11 +56,12 @@ async def write_scores(backend: Backend, records: Sequence[KafkaRecord], metrics
             )  # fmt: skip
 
 
-def _score_of(backend: Backend, record: KafkaRecord, metrics: EvaluationMetrics) -> RunScore | None:
+def _score_of(backend: Backend, record: Record, metrics: EvaluationMetrics) -> RunScore | None:
     """Return the score of a record for its run; count and name a record without one."""
     scored = read_scored_record(record)
     if scored is None:
         metrics.results["foreign"].inc()
+        warn_if_base64_headers(record.topic, record.headers)
         return None
     details = {"policy": scored.policy, "source": scored.source}
     try:

@@ -24,6 +24,7 @@ from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.backends.all_backends import connected
 from knowledgepulse_worker.tools.backends.backend import Backend
 from knowledgepulse_worker.tools.backends.backend_options import Destination
+from knowledgepulse_worker.tools.common.base64_headers import warn_if_base64_headers
 from knowledgepulse_worker.tools.common.group_program import group_program
 from knowledgepulse_worker.tools.common.retries import StoppedError
 from knowledgepulse_worker.tools.common.scored_records import read_scored_record
@@ -56,6 +57,7 @@ class Evaluations:
         scored = read_scored_record(record)
         if scored is None:
             self.metrics.results["foreign"].inc()
+            warn_if_base64_headers(record.topic, record.headers)
             return []
         span = span_of(trace_of(record))
         if span is None:

@@ -17,7 +17,11 @@ from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.kafka.worker_topics import policies_topic_name
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import REMEDY, Settings
-from knowledgepulse_worker.tools.common.base64_headers import has_base64_headers, warn_of_base64_headers
+from knowledgepulse_worker.tools.common.base64_headers import (
+    has_base64_headers,
+    warn_if_base64_headers,
+    warn_of_base64_headers,
+)
 from knowledgepulse_worker.tools.common.scored_records import is_named, read_counted
 from knowledgepulse_worker.tools.terminal.arguments import Period
 from knowledgepulse_worker.tools.terminal.console import TopicProgressCallback, topic_progress
@@ -85,8 +89,12 @@ class ScoredTopics:
                 read[topic.name, partition] = held.stop
                 new = range(max(start or 0, held.start), held.stop)
                 async for record in self._reader.read(topic.name, partition, new):
-                    scored = read_counted(record) if record.timestamp in period else None
-                    if scored is not None and (scored.source, scored.id) not in seen:
+                    if record.timestamp not in period:
+                        continue
+                    scored = read_counted(record)
+                    if scored is None:
+                        warn_if_base64_headers(record.topic, record.headers)
+                    elif (scored.source, scored.id) not in seen:
                         seen[scored.source, scored.id] = None
                         if len(seen) > REMEMBERED:
                             seen.popitem(last=False)

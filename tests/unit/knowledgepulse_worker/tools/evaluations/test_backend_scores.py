@@ -8,14 +8,16 @@ from functools import partial
 import pytest
 from prometheus_client import CollectorRegistry
 
+from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.tools.backends.all_backends import connected
+from knowledgepulse_worker.tools.common import base64_headers
 from knowledgepulse_worker.tools.common.retries import StoppedError
 from knowledgepulse_worker.tools.evaluations.backend_scores import wait_for_backend, write_scores
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
 from support.backends import AgentRun, FakePhoenix
-from support.scored import dead_letter, published
+from support.scored import copied_by_connect, dead_letter, published
 from support.traces import made
 
 
@@ -32,7 +34,8 @@ def scored(offset, run=None, **metadata):
     return published(offset, trace.to_json(), Scorer().evaluate(trace), Policy())
 
 
-async def test_each_run_gets_its_score_however_often_it_is_sent(metrics):
+async def test_each_run_gets_its_score_however_often_it_is_sent(metrics, monkeypatch, caplog):
+    monkeypatch.setattr(base64_headers, "_logged", LogInterval())
     fake = FakePhoenix()
     fake.runs = [AgentRun(0), AgentRun(1)]
     context = {"trace_id": fake.runs[1].id, "span_id": "0ee19b7ec3c1b173"}
@@ -42,6 +45,7 @@ async def test_each_run_gets_its_score_however_often_it_is_sent(metrics):
         scored(2),
         scored(3, AgentRun(2)),
         dead_letter(4),
+        copied_by_connect(scored(5, fake.runs[0])),
     ]
     async with fake.served() as url, connected("phoenix", url, "default") as backend:
         for _ in range(2):
@@ -54,8 +58,9 @@ async def test_each_run_gets_its_score_however_often_it_is_sent(metrics):
         Policy().digest,
     )
     assert 0 < value < 1
-    assert metrics.counts() == {"sent": 4, "refused": 2, "failed": 0, "without_span": 2, "foreign": 2}
+    assert metrics.counts() == {"sent": 4, "refused": 2, "failed": 0, "without_span": 2, "foreign": 4}
     assert metrics.registry.get_sample_value("kp_evaluations_backend_up") == 1
+    assert caplog.text.count("skipped records are base64: set the header.converter") == 1
 
 
 async def test_a_backend_that_is_away_is_waited_for_and_seen(metrics):

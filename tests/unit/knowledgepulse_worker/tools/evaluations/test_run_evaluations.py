@@ -8,14 +8,16 @@ from prometheus_client import CollectorRegistry
 
 from knowledgepulse_kafka.commit_outcome import Committed, Refused, Throttled
 from knowledgepulse_kafka.errors import RefusedError
+from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_kafka.records import Position
 from knowledgepulse_schemas import ReasoningTrace, SpanContext
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Scorer
+from knowledgepulse_worker.tools.common import base64_headers
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
 from knowledgepulse_worker.tools.evaluations.run_evaluations import Evaluations, send_evaluations
 from support.otlp import logs_of, spans_of
-from support.scored import dead_letter, published
+from support.scored import copied_by_connect, dead_letter, published
 
 TRACE, SPAN = "5b8efff798038103d269b633813fc60c", "0ee19b7ec3c1b173"
 
@@ -51,6 +53,17 @@ def test_a_score_is_sent_under_its_trace_id_and_what_is_skipped_is_counted(score
     assert (span.topic, span.key, len(spans_of(span.value))) == ("spans", TRACE.encode(), 1)
     assert rest == [[]] * 3
     assert metrics.counts() == {"sent": 1, "refused": 0, "failed": 0, "without_span": 1, "foreign": 2}
+
+
+def test_copies_with_base64_headers_are_skipped_and_told(scored, metrics, monkeypatch, caplog):
+    monkeypatch.setattr(base64_headers, "_logged", LogInterval())
+    evaluations = Evaluations("a-group", ("logs", "spans"), metrics)
+
+    assert [evaluations.outputs(copied_by_connect(scored(offset))) for offset in range(2)] == [[], []]
+    assert metrics.counts()["foreign"] == 2
+    assert [message.split(": set ")[0] for message in caplog.messages] == [
+        "rejected: the kp-* headers of skipped records are base64"
+    ]
 
 
 class ASession:
