@@ -53,6 +53,7 @@ from knowledgepulse_worker.records.wrapping import (
     is_parsable,
     layers_of,
     place_of,
+    trace_in,
 )
 from knowledgepulse_worker.scoring import Scorable, scorable
 from knowledgepulse_worker.settings.record_settings import FRAME
@@ -266,7 +267,7 @@ def _decode(value: bytes, unwrap: Sequence[str]) -> WholeTrace:
         found = _found(value, unwrap)
     places = list(_one_way_each(found, unwrap))
     is_allowed = any({*document.steps} <= {*unwrap} for document in places)
-    read = [_read_document(document, refused, is_allowed) for document in places]
+    read = [_read_document(value, document, refused, is_allowed) for document in places]
     valid = [one for one in read if isinstance(one, WholeTrace) or one.problem is None]
     if len(valid) == 1 and isinstance(valid[0], WholeTrace) and {*valid[0].steps} <= {*unwrap}:
         return valid[0]
@@ -292,20 +293,26 @@ def _one_way_each(found: Iterable[Document], unwrap: Sequence[str]) -> Iterator[
     return iter(places.values())
 
 
-def _read_document(document: Document, refused: InvalidRecordError, is_allowed: bool) -> WholeTrace | Found:
+def _read_document(
+    value: bytes, document: Document, refused: InvalidRecordError, is_allowed: bool
+) -> WholeTrace | Found:
     """Read a document in a value, or say why it is no trace.
 
     Args:
+        value: the value.
         document: the document.
         refused: why the value itself is none.
         is_allowed: whether a document in the value may be scored. If none may, large ones are only named.
     """
     if not document.steps:
         return Found((), str(refused))
-    if not is_allowed and (document.is_valid or len(document.content) > _MAX_JUDGED):
+    content = document.content
+    if not is_allowed and (content is None or document.is_valid or len(content) > _MAX_JUDGED):
         return Found(document.steps, None, document.is_valid)
     try:
-        return WholeTrace(*decode_bare(document.content), document.steps, document.content)
+        if content is None:
+            content = trace_in(value, document.steps)
+        return WholeTrace(*decode_bare(content), document.steps, content)
     except InvalidRecordError as error:
         return Found(document.steps, str(error))
 

@@ -34,6 +34,9 @@ _FOUND = Struct(f"=5I{2 * len(_PATHS)}I")
 _SIZE = 4 * (5 + 2 * SLOTS + _ROWS * (2 * len(COLUMNS) + 1))
 
 
+_LARGE = 2**20
+_NAME = b'"ReasoningTrace"'
+
 _TEXT_BYTES = 8192
 """The size of the longest text of steps that the scan writes: less than is read of it."""
 
@@ -105,6 +108,8 @@ def scan(value: bytes) -> tuple[Scorable, Range] | None:
 
 def _is_scanned(value: bytes) -> bool:
     _buffer.value = None
+    if len(value) > _LARGE and _NAME not in value:  # found sooner than a scan ends
+        return False
     if _scan is None or not _scan(value, len(value), _TABLES.pointer, _buffer.address):
         return False
     _buffer.value = value

@@ -56,6 +56,10 @@ _JSON = b'{"'
 """The bytes with which JSON behind a frame begins."""
 
 _MISSING = msgspec.Raw()
+_HEAD = 512
+_MAX_UNESCAPED = 2**20
+"""Bytes of a text that is unescaped to be named; of a longer one, the beginning tells what it is."""
+
 _MAX_MARK = 4096
 """Bytes of ``@context`` or ``@type`` that are decoded; longer ones are searched."""
 
@@ -192,13 +196,13 @@ class Document(NamedTuple):
 
     Attributes:
         steps: the steps that lead to it; none if it is the value.
-        content: its bytes.
+        content: its bytes; None for a large text, of which only the beginning was read.
         beside: which of some members the object has in which it was sought first.
         is_valid: whether it is known to be a valid trace; it may also be one if this is not known.
     """
 
     steps: Steps
-    content: bytes
+    content: bytes | None
     beside: frozenset[str] = frozenset()
     is_valid: bool = False
 
@@ -221,7 +225,9 @@ def documents(value: bytes, pointers: Sequence[str] = ()) -> Iterator[Document]:
         taken, outer, place = waiting.pop()
         has_more = len(taken) < MAX_STEPS
         if _QUOTE.match(outer, place.start):  # a text, of which no copy is needed
-            if has_more and (text := _text(outer, place)) is not None:
+            if has_more and _begins_like_a_large_trace(outer, place):
+                yield Document((*taken, TEXT), None, frozenset(outermost))
+            elif has_more and (text := _text(outer, place)) is not None:
                 waiting.append(((*taken, TEXT), text, _Place(0, len(text))))
             continue
         content = outer[place.start : place.end]
@@ -229,9 +235,8 @@ def documents(value: bytes, pointers: Sequence[str] = ()) -> Iterator[Document]:
             yield Document(taken, content, frozenset(outermost), is_valid=True)
         elif taken[-1:] == (TEXT,) and not is_parsable(content, MAX_WRAPPED_DEPTH):
             continue
-        elif start := frame_length(content):
-            if has_more:
-                waiting.append(((*taken, FRAME), content, _Place(start, len(content))))
+        elif has_more and (start := frame_length(content)):
+            waiting.append(((*taken, FRAME), content, _Place(start, len(content))))
         elif _is_document(content, members := _members(content, names, more)):
             yield Document(taken, content, frozenset(outermost))
         elif has_more:
@@ -254,6 +259,15 @@ def is_parsable(value: bytes, depth: int = MAX_DEPTH) -> bool:
 def begins_like_a_trace(content: bytes) -> bool:
     """Return whether a document begins like nearly all traces, with ``@context`` or ``@type``."""
     return _BEGINNING.match(content) is not None
+
+
+def _begins_like_a_large_trace(outer: bytes, place: _Place) -> bool:
+    """Return whether a text in a document is large, and begins with what names a trace."""
+    if place.end - place.start <= _MAX_UNESCAPED:
+        return False
+    end = outer.rfind(b'\\"', place.start, place.start + _HEAD)  # what is before an escaped quote is whole
+    head = _text(outer[place.start : end] + b'"', _Place(0, end - place.start + 1)) if end > 0 else None
+    return head is not None and begins_like_a_trace(head) and any(name.encode() in head for name in CONTEXTS)
 
 
 def members_of_envelope(content: bytes) -> frozenset[str]:

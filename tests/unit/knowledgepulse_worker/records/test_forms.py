@@ -179,6 +179,53 @@ def test_a_large_trace_in_an_envelope_is_named_whether_or_not_it_can_be_told_to_
         assert words in str(caught.value)
 
 
+LARGE = {**TRACE, "free": "x" * 2**20}
+OTHER = {"@context": "https://schema.org", "free": LARGE["free"], "see": TRACE["@context"]}
+
+
+@pytest.mark.parametrize(
+    ("inner", "beside", "unwrap", "words"),
+    [
+        (LARGE, {}, (), "a trace too large to be checked here is in the text in /payload. Set"),
+        (LARGE, {}, ["/payload"], 'is in the text in /payload. Set records.unwrap = ["/payload", "text"]'),
+        (
+            {**LARGE, "outcome": {}},
+            {},
+            ["/payload", "text"],
+            "the trace in the text in /payload is not valid: outcome",
+        ),
+        (
+            LARGE,
+            {"data": TRACE},
+            ["/data"],
+            "valid traces are in /data and in the text in /payload, and none",
+        ),
+        (
+            LARGE,
+            {"data": TRACE},
+            ["/payload", "text"],
+            "valid traces are in the text in /payload and in /data, and",
+        ),
+        (OTHER, {}, (), "Field required"),
+    ],
+)
+def test_the_beginning_of_a_large_text_tells_that_it_is_a_trace_unless_one_may_be_scored(
+    inner, beside, unwrap, words
+):
+    """Unescaping it costs more than all else that a refusal takes."""
+    for text in (json.dumps(inner), json.dumps(inner, indent=1).replace("https:/", "https:\\/")):
+        value = json.dumps(beside | {"payload": text})
+        with pytest.raises(InvalidRecordError) as caught:
+            decode_scorable(value.encode(), 2**23, unwrap)
+        assert words in str(caught.value)
+
+
+def test_a_large_text_is_read_if_it_may_be_scored():
+    value = json.dumps({"payload": json.dumps(LARGE)}).encode()
+
+    assert decode_scorable(value, 2**22, ["/payload", "text"]).steps == ("/payload", "text")
+
+
 @given(st.text(st.sampled_from('{}[]",:\\ \nu0aRe/~@'), max_size=60) | st.text(max_size=40))
 def test_any_text_has_a_form(text):
     """No value may raise another error, nor be said to hold a trace that it lacks."""

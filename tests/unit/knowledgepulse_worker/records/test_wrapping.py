@@ -158,6 +158,24 @@ def test_only_the_score_changes_in_a_wrapped_output_and_all_else_keeps_its_bytes
     assert decode_whole(output, LIMIT, ALL).trace.metadata.quality_score == score
 
 
+@pytest.mark.parametrize("levels", [1, 2, 3])
+def test_the_score_in_a_text_takes_its_escaped_bytes_and_the_limit_counts_the_escaped_value(levels):
+    objective = {**TRACE["task"], "objective": 'größer "als"'}
+    trace = value = json.dumps({**TRACE, "task": objective}, ensure_ascii=False)
+    member = '"quality_score":0.5,'
+    for _ in range(levels):
+        value, member = json.dumps(value, ensure_ascii=False), json.dumps(member)[1:-1]
+    content = value.encode()
+
+    read = decode_whole(content, len(content), ["text"])
+    output = with_quality_score(content, 0.5, read.score_place, read.steps)
+
+    assert (len(output) - len(content), output.count(member.encode())) == (len(member), 1)
+    assert trace_in(output, read.steps) == with_quality_score(trace.encode(), 0.5)
+    with pytest.raises(InvalidRecordError, match="trace_bytes"):
+        decode_whole(content, len(content) - 1, ["text"])
+
+
 @given(st.text(), st.data())
 def test_an_edit_of_a_text_is_found_in_its_string_whatever_is_escaped(text, data):
     string = data.draw(json_texts(text)).encode()
