@@ -1,3 +1,5 @@
+import com.fasterxml.jackson.annotation.JsonAnyGetter;
+import com.fasterxml.jackson.annotation.JsonAnySetter;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.apicurio.registry.serde.jsonschema.JsonSchemaKafkaDeserializer;
@@ -30,6 +32,8 @@ import org.apache.kafka.connect.data.SchemaBuilder;
 import org.apache.kafka.connect.data.Struct;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.source.SourceRecord;
+import org.springframework.kafka.support.serializer.JacksonJsonDeserializer;
+import org.springframework.kafka.support.serializer.JacksonJsonSerializer;
 
 /**
  * Writes a trace as a company's program does, or reads an output as its consumer does.
@@ -38,6 +42,26 @@ import org.apache.kafka.connect.source.SourceRecord;
  */
 class WrappingPrograms {
     static final ObjectMapper JSON = new ObjectMapper();
+    static final int REFUSED = 3;
+    static final Map<String, Object> CONSUMED = Map.of("spring.json.use.type.headers", false, "spring.json.value.default.type", Consumed.class.getName());
+
+    /** A document as the producer's class. */
+    public static class Produced {
+        private final Map<String, Object> members = new LinkedHashMap<>();
+
+        @JsonAnyGetter
+        public Map<String, Object> members() {
+            return members;
+        }
+
+        @JsonAnySetter
+        public void set(String name, Object member) {
+            members.put(name, member);
+        }
+    }
+
+    /** The same as a class of the consumer. */
+    public static class Consumed extends Produced {}
 
     public static void main(String[] arguments) throws Exception {
         String program = arguments[0], topic = arguments[2];
@@ -50,7 +74,14 @@ class WrappingPrograms {
             Map<String, String> texts = new LinkedHashMap<>();
             headers.forEach(each -> texts.put(each.key(), new String(each.value(), StandardCharsets.ISO_8859_1)));
             JSON.writeValue(System.out, Map.of("value", HexFormat.of().formatHex(value), "headers", texts));
-        } else System.out.write(unwrapped(program, topic, headers, arguments[4], given));
+        } else {
+            try {
+                System.out.write(unwrapped(program, topic, headers, arguments[4], given));
+            } catch (IllegalArgumentException refusal) {
+                System.err.println(refusal.getMessage());
+                System.exit(REFUSED);
+            }
+        }
         System.out.flush();
         System.exit(0); // the programs leave threads behind
     }
@@ -70,6 +101,13 @@ class WrappingPrograms {
                     String format = JsonFormat.CONTENT_TYPE;
                     serializer.configure(Map.of("cloudevents.serializer.encoding", Encoding.STRUCTURED, "cloudevents.serializer.event_format", format), false);
                     return serializer.serialize(topic, headers, event.withType("org.example.trace").withData("application/json", trace).build());
+                }
+            case "spring":
+            case "spring-types":
+            case "spring-text":
+                try (var serializer = new JacksonJsonSerializer<Object>()) {
+                    serializer.configure(Map.of(), false);
+                    return serializer.serialize(topic, headers, program.equals("spring-text") ? text : JSON.readValue(trace, Produced.class));
                 }
             case "debezium":
                 SourceRecord routed = outbox(text);
@@ -93,6 +131,14 @@ class WrappingPrograms {
             case "cloudevents":
                 try (var deserializer = new CloudEventDeserializer()) {
                     return deserializer.deserialize(topic, headers, value).getData().toBytes();
+                }
+            case "spring":
+            case "spring-types":
+            case "spring-text":
+                try (var deserializer = new JacksonJsonDeserializer<Object>()) {
+                    deserializer.configure(program.equals("spring") ? CONSUMED : Map.of(), false);
+                    Object read = deserializer.deserialize(topic, headers, value);
+                    return read instanceof String text ? bytes(text) : JSON.writeValueAsBytes(read);
                 }
             case "connect-struct":
                 Object read = converter(JSON.readTree(value).has("payload")).toConnectData(topic, value).value();

@@ -30,6 +30,8 @@ REQUIRES = (
     "io.apicurio:apicurio-registry-jsonschema-serde-kafka:3.1.7",
     "io.cloudevents:cloudevents-kafka:4.0.1",
     "io.cloudevents:cloudevents-json-jackson:4.0.1",
+    "org.springframework.kafka:spring-kafka:4.1.2",
+    "tools.jackson.core:jackson-databind:3.1.7",
     # One release for all of them: the nearest in the graph would be several.
     "com.fasterxml.jackson.core:jackson-core:2.21.2",
     "com.fasterxml.jackson.core:jackson-databind:2.21.2",
@@ -37,6 +39,10 @@ REQUIRES = (
 READ = "a dead letter that names it; replayed under the setting, the consumer reads it with its score"
 WITHOUT = "the same, but the consumer reads it without its score"
 BARE = "scored as it is; the consumer reads it with its score"
+REFUSED = "scored as it is; the consumer refuses the producer's class"
+_REFUSAL = 3
+"""The status of a program that refuses what it reads."""
+
 _FOLDER = ROOT / "tests/interoperability"
 _SCHEMA = ROOT / "schemas/knowledgepulse_schemas/reasoning-trace.draft-07.schema.json"
 _SCORING = {"embedding": {"backend": "lexical"}, "policy": {"threshold": 0.0}}
@@ -80,6 +86,8 @@ class _Convention(NamedTuple):
 _PAYLOAD_TEXT, _BARE_OUTPUT = ("/payload", "text"), {"output": "bare"}
 _CONFLUENT, _CONNECT = ("confluent-kafka[", "confluent-kafka"), ("connect-json", "Kafka Connect")
 _APICURIO = ("apicurio-registry-jsonschema-serde-kafka", "Apicurio's serde")
+_SPRING = ("spring-kafka", "Spring for Apache Kafka")
+_SPRING_SERDE = "`JacksonJsonSerializer`, `JacksonJsonDeserializer`"
 _STRUCT = "`JsonConverter` with a struct, `schemas.enable=true`"
 _TEXT = "`JsonConverter` with a text, `schemas.enable={}`"
 _SERDE = "`JsonSchemaKafkaSerializer`, `JsonSchemaKafkaDeserializer`"
@@ -104,6 +112,20 @@ JAVA_PROGRAMS = (
         "debezium",
         _PAYLOAD_TEXT,
         "connect",
+    ),
+    _Convention(*_SPRING, f"{_SPRING_SERDE}, the defaults", "spring-types", expected=REFUSED),
+    _Convention(
+        *_SPRING,
+        f"{_SPRING_SERDE}, `spring.json.use.type.headers=false`, `spring.json.value.default.type`",
+        "spring",
+        expected=BARE,
+    ),
+    _Convention(
+        *_SPRING,
+        "`JacksonJsonSerializer` with a text, `JacksonJsonDeserializer`",
+        "spring-text",
+        ["text"],
+        "text",
     ),
     _Convention(*_CONNECT, _TEXT.format("true"), "connect-schemas", _PAYLOAD_TEXT, "connect"),
     _Convention(*_CONNECT, _TEXT.format("false"), "connect-text", ["text"], "text"),
@@ -163,7 +185,12 @@ async def _read(stream: Stream, convention: _Convention, ask: _Ask) -> str:
     """Have the program read the output; return what it found."""
     topic = stream.settings.topics.contribute
     (scored,) = await stream.read(topic)
-    document = json.loads(await asyncio.to_thread(ask, "unwrap", topic, scored))
+    try:
+        document = json.loads(await asyncio.to_thread(ask, "unwrap", topic, scored))
+    except subprocess.CalledProcessError as error:
+        if error.returncode != _REFUSAL:
+            raise
+        return REFUSED
     score = document["metadata"].get("quality_score")
     if score is None:
         return WITHOUT

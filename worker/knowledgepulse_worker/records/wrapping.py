@@ -57,8 +57,8 @@ _JSON = b'{"'
 
 _MISSING = msgspec.Raw()
 _HEAD = 512
-_MAX_UNESCAPED = 2**20
-"""Bytes of a text that is unescaped to be named; of a longer one, the beginning tells what it is."""
+_MAX_CHECKED = 2**20
+"""Bytes of a document that is unescaped and checked to be named; the beginning of a larger one tells."""
 
 _MAX_MARK = 4096
 """Bytes of ``@context`` or ``@type`` that are decoded; longer ones are searched."""
@@ -225,14 +225,14 @@ def documents(value: bytes, pointers: Sequence[str] = ()) -> Iterator[Document]:
         taken, outer, place = waiting.pop()
         has_more = len(taken) < MAX_STEPS
         if _QUOTE.match(outer, place.start):  # a text, of which no copy is needed
-            if has_more and _begins_like_a_large_trace(outer, place):
+            if has_more and _is_told_in_text(outer, place):
                 yield Document((*taken, TEXT), None, frozenset(outermost))
             elif has_more and (text := _text(outer, place)) is not None:
                 waiting.append(((*taken, TEXT), text, _Place(0, len(text))))
             continue
         content = outer[place.start : place.end]
-        if taken and begins_like_a_trace(content) and is_trace(content):
-            yield Document(taken, content, frozenset(outermost), is_valid=True)
+        if taken and _is_told(content):
+            yield Document(taken, content, frozenset(outermost), is_valid=len(content) <= _MAX_CHECKED)
         elif taken[-1:] == (TEXT,) and not is_parsable(content, MAX_WRAPPED_DEPTH):
             continue
         elif has_more and (start := frame_length(content)):
@@ -261,13 +261,25 @@ def begins_like_a_trace(content: bytes) -> bool:
     return _BEGINNING.match(content) is not None
 
 
-def _begins_like_a_large_trace(outer: bytes, place: _Place) -> bool:
-    """Return whether a text in a document is large, and begins with what names a trace."""
-    if place.end - place.start <= _MAX_UNESCAPED:
+def _is_told(content: bytes) -> bool:
+    """Return whether a scan tells that a document is a trace or, if it is large, its beginning does."""
+    if len(content) > _MAX_CHECKED:
+        return _names_a_trace(content[:_HEAD])
+    return begins_like_a_trace(content) and is_trace(content)
+
+
+def _is_told_in_text(outer: bytes, place: _Place) -> bool:
+    """Return whether a text in a document is large, and its beginning tells that it is a trace."""
+    if place.end - place.start <= _MAX_CHECKED:
         return False
-    end = outer.rfind(b'\\"', place.start, place.start + _HEAD)  # what is before an escaped quote is whole
-    head = _text(outer[place.start : end] + b'"', _Place(0, end - place.start + 1)) if end > 0 else None
-    return head is not None and begins_like_a_trace(head) and any(name.encode() in head for name in CONTEXTS)
+    end = outer.rfind(b'\\"', place.start, place.start + _HEAD)  # an escape before a quote is whole
+    head = outer[place.start : end] + b'"'
+    beginning = _text(head, _Place(0, len(head))) if end > 0 else None
+    return beginning is not None and _names_a_trace(beginning)
+
+
+def _names_a_trace(beginning: bytes) -> bool:
+    return begins_like_a_trace(beginning) and any(name.encode() in beginning for name in CONTEXTS)
 
 
 def members_of_envelope(content: bytes) -> frozenset[str]:

@@ -164,11 +164,10 @@ def test_a_document_of_a_trace_and_other_json_keep_their_problem(value, form, wo
     assert "the value is" not in str(error)
 
 
-def test_a_large_trace_in_an_envelope_is_named_whether_or_not_it_can_be_told_to_be_valid():
-    """One that is surely valid is told so by a scan; others are read if they may be scored."""
+def test_a_large_trace_in_an_envelope_is_named_by_its_beginning_unless_it_may_be_scored():
     large = {**TRACE, "free": "x" * 2**20}
     for trace, unwrap, words in (
-        (large, (), "a valid trace is in /data. Set"),
+        (large, (), "a trace too large to be checked here is in /data. Set"),
         ({**large, "outcome": {}}, (), "a trace too large to be checked here is in /data. Set"),
         ({**large, "outcome": {}}, ["/data"], "the trace in /data is not valid: outcome"),
         ({**TRACE, "outcome": {}}, (), "the trace in /data is not valid: outcome"),
