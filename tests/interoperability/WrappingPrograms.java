@@ -43,7 +43,7 @@ import org.springframework.kafka.support.serializer.JacksonJsonSerializer;
 class WrappingPrograms {
     static final ObjectMapper JSON = new ObjectMapper();
     static final int REFUSED = 3;
-    static final Map<String, Object> CONSUMED = Map.of("spring.json.use.type.headers", false, "spring.json.value.default.type", Consumed.class.getName());
+    static final Map<String, Object> CONSUMED = Map.of("spring.json.use.type.headers", false, "spring.json.value.default.type", Consumed.class);
 
     /** A document as the producer's class. */
     public static class Produced {
