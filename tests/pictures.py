@@ -171,6 +171,7 @@ class _Pictures:
             await routes.last.wait_for()
             for route in await routes.all():
                 await route.locator("button.why").first.click()
+            await page.evaluate("scrollTo(0, 0)")  # boxes are those of the window
             boxes = [box for route in await routes.all() if (box := await route.bounding_box())]
             top, bottom = boxes[0]["y"], boxes[-1]["y"] + boxes[-1]["height"]
             clip = {"x": 0, "y": top - 8, "width": 1280, "height": bottom - top + 16}

@@ -155,6 +155,14 @@ def test_every_link_into_the_project_leads_somewhere(document):
             assert anchor in anchors(target.resolve().relative_to(ROOT)), f"{path}#{anchor}"
 
 
+def test_every_picture_is_on_a_page():
+    pages = "".join(map(read, DOCUMENTS))
+
+    assert [
+        file.name for file in (ROOT / "docs/images").iterdir() if f"images/{file.name})" not in pages
+    ] == []
+
+
 def commands_in(document):
     """Commands in blocks and in the text, without what comes after a pipe or a redirection."""
     text = read(document)
