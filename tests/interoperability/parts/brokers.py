@@ -30,8 +30,8 @@ class _Other(NamedTuple):
 
     @property
     def expected(self) -> str:
-        commands = " and ".join(f"`{command}`" for command in self.commands)
-        return f"{commands} end with {self.status}: {self.words}"
+        *others, last = (f"`{command}`" for command in self.commands)
+        return f"{', '.join(others)} and {last} end with {self.status}: {self.words}"
 
 
 OTHERS = (
@@ -52,7 +52,7 @@ OTHERS = (
     _Other(
         "the connection is closed at DescribeConfigs",
         {"closes_at": {DESCRIBE_CONFIGS}},
-        ("check", "topics"),
+        ("check", "topics", "run", "demo"),
         1,
         "closes the connection at DescribeConfigs",
     ),
@@ -84,7 +84,11 @@ async def _said(servers: str, other: _Other) -> str:
 
 
 async def _invoked(servers: str, *arguments: str) -> tuple[int | None, str]:
-    environment = {"KP_KAFKA__BOOTSTRAP_SERVERS": servers, "KP_EMBEDDING__BACKEND": "none"}
+    environment = {
+        "KP_KAFKA__BOOTSTRAP_SERVERS": servers,
+        "KAFKA_BOOTSTRAP_SERVERS": servers,  # the demo's
+        "KP_EMBEDDING__BACKEND": "none",
+    }
     status, output, errors = await kp_worker(*arguments, **environment)
     return status, output + errors
 
