@@ -188,6 +188,7 @@ def test_the_sizes_that_run_are_multiples_of_two_registers():
     assert not EncoderSize(64, 2, 150, 1e-12).runs
 
 
+@pytest.mark.timeout(300 + float(SECONDS))
 @pytest.mark.slow
 def test_sanitizers_find_nothing_at_any_size(instructions, tmp_path):
     """The first inputs are the same at every run; `make fuzz SECONDS=600` goes on for that time."""

@@ -117,6 +117,7 @@ def test_more_words_than_are_read_are_left_out():
     assert_equal_without_compiler([" ".join(f"{number:x}" for number in range(2 * MAX_WORDS))])
 
 
+@pytest.mark.timeout(300 + float(SECONDS))
 @needs_compiler
 @pytest.mark.slow
 def test_sanitizers_find_nothing_in_any_text(tmp_path):

@@ -57,6 +57,7 @@ def words_in(text):
     return [Counter(words_of(part)) for part in text.split(PART_SEPARATOR)]
 
 
+@pytest.mark.timeout(300 + float(SECONDS))
 @needs_compiler
 def test_an_edited_trace_is_left_to_the_decoder_or_read_alike():
     """`make fuzz SECONDS=600` goes on for that time."""
@@ -222,6 +223,7 @@ def test_a_member_that_cannot_be_checked_is_left_to_the_decoder(annotation, kind
     assert tables._types[more.type][0] == kind
 
 
+@pytest.mark.timeout(300 + float(SECONDS))
 @pytest.mark.slow
 def test_sanitizers_find_nothing_in_any_value(tmp_path):
     """The values end at a byte that may not be read, but for the zero behind them."""

@@ -271,6 +271,7 @@ def test_a_cache_takes_memory_with_its_first_vector():
     assert memory.peak > 20_000 * 64 * np.dtype(np.float32).itemsize
 
 
+@pytest.mark.timeout(300 + float(SECONDS))
 @pytest.mark.slow
 @pytest.mark.parametrize(("march", "needed"), [("k8", 1), ("haswell", 2), ("cascadelake", 3)])
 def test_sanitizers_find_nothing_in_any_look_up(march, needed, tmp_path):
