@@ -26,6 +26,7 @@ from bench import (
     partitions,
     processor,
     recovery,
+    replicas,
     report,
     stream,
     transaction,
@@ -60,6 +61,7 @@ PARTS = {
     "novelty": Part(novelty.run, 40, 8, needs_broker=False),
     "partitions": Part(partial(partitions.run, None), 240, 60),
     "recovery": Part(recovery.run, 240, 40),
+    "replicas": Part(replicas.run, 180, 90, needs_broker=False),
 }
 SECONDS, SECONDS_SHORT = 400, 60
 """The time limit of a comparison with another tree."""
