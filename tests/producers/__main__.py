@@ -24,6 +24,9 @@ def main() -> None:
     if arguments.outdated:
         _print_outdated(arguments)
         return
+    if arguments.counts:
+        print(report.counts(_chosen(arguments)))
+        return
     pairs = list(_chosen(arguments))
     missing = {} if arguments.compare else _not_installed(pairs)
     verdicts = {}
@@ -52,6 +55,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=ENVIRONMENTS / "output", help="what producers write")
     parser.add_argument("--compare", action="store_true", help="compare what was written before")
     parser.add_argument("--outdated", action="store_true", help="only list what has a newer release")
+    parser.add_argument("--counts", action="store_true", help="only count the last verdicts")
     parser.add_argument("--record", action="store_true", help="record the conversions that are right")
     parser.add_argument("--jobs", type=int, default=1, help="how many runs at a time")
     return parser.parse_args()

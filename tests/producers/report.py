@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from producers.comparison import Verdict
@@ -33,6 +35,23 @@ def keep(producer: Producer, run: str, verdict: Verdict) -> None:
         "runs": {each: runs[each] for each in producer.runs if each in runs},
     }
     file.write_text(json.dumps(dict(sorted(kept.items())), indent=1) + "\n")
+
+
+def counts(chosen: Iterable[tuple[Producer, str]]) -> str:
+    """Return how many of the last verdicts are which, for each program, for each run, and of all."""
+    found: dict[str, Counter[str]] = {}
+    for producer, run in chosen:
+        file = producer.folder / FILE
+        entry = json.loads(file.read_text()).get(producer.name, {}) if file.exists() else {}
+        if (kept := entry.get("runs", {}).get(run)) is not None:
+            told = f"{kept['verdict']}, without a word" if kept.get("silently") else kept["verdict"]
+            for row in (producer.label, f"run {run}", "all"):
+                found.setdefault(row, Counter())[told] += 1
+    rows = sorted(found.items(), key=lambda row: (row[0] == "all", row[0].startswith("run "), row[0]))
+    return "\n".join(
+        f"{name}: {', '.join(f'{number} {verdict}' for verdict, number in sorted(told.items()))}"
+        for name, told in rows
+    )
 
 
 def table(verdicts: dict[tuple[Producer, str], Verdict]) -> str:
