@@ -129,7 +129,8 @@ def _encoded(number: int) -> bytes:
     return bytes(encoded)
 
 
-_SMALL = [*map(_encoded, range(4096))]
+_SMALL = [*map(_encoded, range(8192))]
+"""The numbers of one or two bytes."""
 
 
 def _number(number: int) -> bytes:
