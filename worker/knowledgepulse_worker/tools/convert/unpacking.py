@@ -23,7 +23,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 import cramjam
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.tools.terminal.files import MAX_LINE, too_long
+from knowledgepulse_worker.tools.terminal.lines import MAX_LINE, too_long
 
 MAX_DOCUMENT = 64 * 2**20
 """Bytes that a document of a compressed file, or a member of an archive, may unpack to."""
@@ -82,7 +82,7 @@ class Lines:
         for part in self.bounded(parts, len):
             text += part
             if len(text) > MAX_LINE:
-                raise too_long(self._name)
+                raise too_long(self._name, MAX_LINE)
         return bytes(text)
 
 

@@ -19,7 +19,7 @@ from rich.progress import Progress, TaskID
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.tools.terminal.console import errors, tell
-from knowledgepulse_worker.tools.terminal.lines import file_errors, without_mark
+from knowledgepulse_worker.tools.terminal.lines import MAX_LINE, file_errors, too_long, without_mark
 from knowledgepulse_worker.tools.terminal.unread_files import unread_beginning
 
 _COMPRESSED = {
@@ -32,8 +32,6 @@ _COMPRESSED = {
 
 _MAX_DOCUMENT = 16_777_216
 """Bytes of a file that are read to tell its format."""
-MAX_LINE = 256 * 2**20
-"""Bytes of a line, and of a document on several lines. A device without an end has no line's end, either."""
 _MAX_BINARY = 4096
 """Bytes of a file that are looked at for a zero byte, which no text has."""
 _MAX_REJECTIONS = 10
@@ -145,11 +143,6 @@ def _format_of(document: Any) -> str | None:
     return input_format.name if input_format else None
 
 
-def too_long(name: str) -> InputError:
-    """Return the error for a file with a line, or a document, of more than :data:`MAX_LINE`."""
-    return InputError(f"{name}: has a line or a document of more than {MAX_LINE // 2**20} MiB")
-
-
 class Rejections:
     """The documents that are no traces: the first ones are named on standard error, all are counted.
 
@@ -215,12 +208,13 @@ def _with_progress(
     while True:
         with file_errors(printable(name), "read"):
             line = rest = file.readline(most)
-            advance(len(line))
-            while max_bytes is not None and len(rest) == most and not rest.endswith(b"\n"):
+            advance(size := len(line))
+            while len(rest) == most and not rest.endswith(b"\n") and size <= MAX_LINE:
                 rest = file.readline(most)
                 advance(len(rest))
+                size += len(rest)
         if not line:
             return
-        if len(line) > MAX_LINE:
-            raise too_long(printable(name))
+        if size > MAX_LINE:
+            raise too_long(printable(name), MAX_LINE)
         yield line

@@ -1,6 +1,7 @@
 """Files without an end, and documents that take many times their size in memory."""
 
 import gzip
+from pathlib import Path
 
 import pytest
 from rich.progress import Progress
@@ -9,21 +10,36 @@ from knowledgepulse_convert import AUTO, ConversionError, Options
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.convert import file_conversion, unpacking
 from knowledgepulse_worker.tools.convert.file_conversion import convert_lines
-from knowledgepulse_worker.tools.terminal import files
+from knowledgepulse_worker.tools.terminal import files, lines
 
 
-def conversions(lines):
-    return [outcome for _, outcome in convert_lines("given", lines, AUTO, Options())]
+def conversions(given):
+    return [outcome for _, outcome in convert_lines("given", given, AUTO, Options())]
 
 
 def test_a_device_without_an_end_is_refused(monkeypatch):
     """It has no line's end either, and would fill the memory."""
     monkeypatch.setattr(files, "MAX_LINE", 2**20)
     opened = files.opened(["/dev/zero"], Progress(disable=True))
-    _, lines = next(opened)
+    _, endless = next(opened)
 
     with pytest.raises(InputError, match=r"^/dev/zero: has a line or a document of more than 1 MiB$"):
-        conversions(lines)
+        conversions(endless)
+
+
+def test_a_device_without_an_end_is_refused_where_only_the_beginnings_of_lines_are_kept(monkeypatch):
+    """As by `score` and `publish`, which read on for ever."""
+    monkeypatch.setattr(files, "MAX_LINE", 2**20)
+
+    with pytest.raises(InputError, match="has a line or a document of more than 1 MiB"):
+        list(files.lines_of(["/dev/zero"], Progress(disable=True), 1000))
+
+
+def test_a_device_without_an_end_is_refused_by_the_commands_on_scored_lines(monkeypatch):
+    monkeypatch.setattr(lines, "MAX_LINE", 2**20)
+
+    with pytest.raises(InputError, match="has a line or a document of more than 1 MiB"):
+        list(lines.located_lines(Path("/dev/zero")))
 
 
 @pytest.mark.parametrize("line", [b"no JSON\n", b"{\n", b'"a\n'])
