@@ -261,6 +261,18 @@ def test_entries_that_brokers_have_deleted_leave_gaps_in_a_changelog_that_lacks_
     assert changelog.lacks_entries(size) is lacks
 
 
+@pytest.mark.parametrize(
+    ("end", "held", "unread"),
+    [(None, (2, 9), (2, 9)), (5, (0, 9), (5, 9)), (5, (7, 9), (7, 9)), (9, (0, 9), (9, 9))],
+)
+def test_a_partition_that_comes_back_is_read_from_where_its_changelog_was_left(end, held, unread):
+    """Meanwhile, another worker has written entries that the copy in memory lacks."""
+    changelog = Changelog(0)
+    changelog.end = end
+
+    assert changelog.unread(range(*held)) == range(*unread)
+
+
 def test_the_newest_entry_before_an_offset_is_found_whatever_the_keys():
     changelog = Changelog(0)
     for number, offset in enumerate((5, 9, 7)):
