@@ -119,7 +119,12 @@ async def _disturb(trial: Trial, _: Worker) -> None:
 
 
 async def _jump(trial: Trial, _: Worker) -> None:
-    await jump(trial, [(random.choice(("brokers", "workers")), random.choice((-5, -1, 1, 5)))])
+    """Let the workers' clocks jump; those of brokers only jump in the row `clocks`.
+
+    Once the clock of Kafka 4.4 has jumped back, replicas may stay out of sync for as long as it jumped, and
+    partitions without a leader, although all brokers run: no later fault would find the cluster whole.
+    """
+    await jump(trial, [("workers", random.choice((-5, -1, 1, 5)))])
 
 
 async def _renew(trial: Trial, _: Worker) -> None:
