@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 from knowledgepulse_convert.common.errors import ConversionError, NoRunError, UnreadError
-from knowledgepulse_convert.common.hub import RunOutcome
 from knowledgepulse_convert.common.input_format import InputFormat
+from knowledgepulse_convert.common.ir import RunOutcome
 from knowledgepulse_convert.common.losses import Loss, Losses
 from knowledgepulse_convert.common.rewards import Reward
 from knowledgepulse_convert.common.trace import Conversion, Options

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError, NoRunError
 from knowledgepulse_convert.common.session_log import requests_of
 from knowledgepulse_convert.common.trace import Conversion, Options, to_trace
@@ -51,7 +51,7 @@ def convert(
         yield ConversionError(f"the converter failed: {error!r}")
 
 
-def _convert_run(run: hub.Run, options: Options | None, usual_domain: str) -> Conversion | ConversionError:
+def _convert_run(run: ir.Run, options: Options | None, usual_domain: str) -> Conversion | ConversionError:
     try:
         return to_trace(run, options, usual_domain)
     except ConversionError as error:

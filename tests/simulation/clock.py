@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 
 from knowledgepulse_kafka.testing.virtual_time import EPOCH, OWNER
-from knowledgepulse_worker.process import suspects
+from knowledgepulse_worker.process import quarantine
 
 
 class _Clock:
@@ -58,7 +58,7 @@ def simulated_process():
     changed = _with_time(len(sys.modules))
     for module in changed:
         module.time = clock
-    step, suspects.ANNOUNCED_RECORDS = suspects.ANNOUNCED_RECORDS, 3
+    step, quarantine.ANNOUNCED_RECORDS = quarantine.ANNOUNCED_RECORDS, 3
     was_collecting = gc.isenabled()
     gc.disable()
     try:
@@ -66,6 +66,6 @@ def simulated_process():
     finally:
         if was_collecting:
             gc.enable()
-        suspects.ANNOUNCED_RECORDS = step
+        quarantine.ANNOUNCED_RECORDS = step
         for module in changed:
             module.time = time

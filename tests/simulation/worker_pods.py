@@ -29,7 +29,7 @@ from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.process.poison import PoisonSearch
-from knowledgepulse_worker.process.suspects import Suspects
+from knowledgepulse_worker.process.quarantine import Quarantine
 from knowledgepulse_worker.stream.app import WorkerApp, services_of
 from knowledgepulse_worker.stream.checks import CHECK_INTERVAL, repeat
 from knowledgepulse_worker.stream.worker import STOP_LIMIT
@@ -163,14 +163,14 @@ class WorkerPod(Pod):
         cluster, kafka, stop = world.cluster, settings.kafka, self._stop
         failed = self._loop.create_future()
         failed.add_done_callback(retrieve_exception)  # the process may be killed before it reads it
-        suspects = Suspects(
+        quarantine = Quarantine(
             self._poison.caution(), partial(self._send, process), settings.limits.in_flight_records
         )
 
         def fail(error):
             if not failed.done():
                 world.watch.log("fail", process.name, type(error).__name__)
-                suspects.close(blames_records=not isinstance(error, DeliveryError | TopicError))
+                quarantine.close(blames_records=not isinstance(error, DeliveryError | TopicError))
                 failed.set_exception(error)
 
         new_producer = partial(
@@ -219,7 +219,7 @@ class WorkerPod(Pod):
                 batcher=self.batcher,
                 metrics=METRICS,
                 policy=in_force,
-                suspects=suspects,
+                quarantine=quarantine,
                 throttles=throttles,
                 redact=self._redact(random) if settings.topics.redacted else None,
             ),
@@ -246,7 +246,7 @@ class WorkerPod(Pod):
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_LIMIT):
                 await app.source.__aexit__()
-        suspects.close()
+        quarantine.close()
         if failed.done():
             failed.result()
 

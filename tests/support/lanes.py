@@ -18,16 +18,16 @@ from knowledgepulse_worker.embedding.base import Embeddings
 from knowledgepulse_worker.embedding.batcher import Batcher
 from knowledgepulse_worker.lane.assignment import Assignment
 from knowledgepulse_worker.lane.commit import prepare, settle
+from knowledgepulse_worker.lane.fair_scheduler import FairScheduler
 from knowledgepulse_worker.lane.lane import Lane, Services
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.reporter import Reporter
-from knowledgepulse_worker.lane.turns import Turns
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.policy import Policy, PolicyInForce
-from knowledgepulse_worker.process.suspects import Suspects
+from knowledgepulse_worker.process.quarantine import Quarantine
 from knowledgepulse_worker.records.ledger_records import Entry
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.redaction.copies import Redaction
@@ -136,7 +136,7 @@ async def feed(lane, *records):
 
 def idle_task() -> PartitionTask:
     """Return a task of partition 0 that takes nothing."""
-    turns = Turns(Suspects(), stall=1)
+    turns = FairScheduler(Quarantine(), stall=1)
     nothing = lambda *_: None  # noqa: E731
     return PartitionTask(
         Place("raw", 0), Changelog(0), turns, new_lane=nothing, on_failure=nothing, on_room=nothing

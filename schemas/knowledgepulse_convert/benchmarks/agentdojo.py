@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from knowledgepulse_convert.benchmarks import inspect_logs
-from knowledgepulse_convert.common.hub import Error, Message, Run, RunOutcome
 from knowledgepulse_convert.common.input_format import InputFormat, of_records
+from knowledgepulse_convert.common.ir import Error, Message, Run, RunOutcome
 from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.reading import InputModel, parse_time, read_record, without
 

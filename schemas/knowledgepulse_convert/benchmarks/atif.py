@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import Field
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.endings import ending_by
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, are_all
@@ -26,7 +26,7 @@ from knowledgepulse_convert.common.reading import (
     InputModel,
     as_text,
     count_others,
-    count_unread,
+    count_unmapped,
     items_of,
     parse_time,
     read,
@@ -49,7 +49,7 @@ _is_sample = any_of(_SAMPLE)
 _CONTENT = "steps[].message[]"
 _CONTINUATION = "continuation_index"
 """The number of a trajectory that continues another one with the same id, from a summary of it."""
-_ROLES: dict[str, hub.Role] = {"system": "system", "user": "user", "agent": "assistant"}
+_ROLES: dict[str, ir.Role] = {"system": "system", "user": "user", "agent": "assistant"}
 _FLAGS = {"is_error": True, "tool_result_is_error": True, "success": False}
 """What Harbor's own agents say of a failed call in ``extra``, as do these; Claude Code's, Pi's and others."""
 _EXIT_CODES = ("exit_code", "exitCode")
@@ -139,7 +139,7 @@ class _Result(InputModel):
         return raised is not None and began is not None and raised >= began
 
 
-def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+def _runs(document: Any) -> Iterator[ir.Run | ConversionError]:
     """Yield the run of each trajectory of a list, or of a single one, and those of its subagents."""
     for path, value in items_of(document):
         if isinstance(value, dict) and _is_sample(value):
@@ -148,25 +148,25 @@ def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
         result = value.get(HARBOR_RESULT) if isinstance(value, dict) else None
         family = _family(value if result is None else without(value, HARBOR_RESULT), path, None)
         for number, run in enumerate(family):
-            if number == 0 and result is not None and isinstance(run, hub.Run):
+            if number == 0 and result is not None and isinstance(run, ir.Run):
                 _judge(run, read(_Result, result, HARBOR_RESULT))
             yield run
 
 
-def _sample(sample: dict[str, Any], path: str) -> Iterator[hub.Run | ConversionError]:
+def _sample(sample: dict[str, Any], path: str) -> Iterator[ir.Run | ConversionError]:
     """Yield the run of a sample of NeMo Agent Toolkit, whose session's id is that of its item in any run."""
     for number, run in enumerate(_family(without(sample["trajectory"], "session_id"), path, None)):
-        if number == 0 and isinstance(run, hub.Run):
+        if number == 0 and isinstance(run, ir.Run):
             run.task_id = as_text(sample["item_id"])
-            run.outcome = hub.RunOutcome.graded(_rewards(sample.get(NAT_SCORES) or {}, run.losses))
+            run.outcome = ir.RunOutcome.graded(_rewards(sample.get(NAT_SCORES) or {}, run.losses))
             count_others(sample, {"item_id", "trajectory", NAT_SCORES}, "", run.losses)
         yield run
 
 
-def _judge(run: hub.Run, result: _Result) -> None:
+def _judge(run: ir.Run, result: _Result) -> None:
     """Add to a run what the result of its trial says; one that continues elsewhere is not judged."""
     run.task_id = run.task_id or result.task_name
-    count_unread(result, HARBOR_RESULT, run.losses)
+    count_unmapped(result, HARBOR_RESULT, run.losses)
     rewards = (result.verifier_result and result.verifier_result.rewards) or {}
     if "continued_trajectory_ref" in run.losses:
         run.losses.add("rewards of the whole trial", rewards)
@@ -175,7 +175,7 @@ def _judge(run: hub.Run, result: _Result) -> None:
         run.ending = told_by(result.exception_info.exception_type) or "failed"
         run.losses.add(f"{HARBOR_RESULT}.exception_info", result.exception_info.exception_message)
     if result.reward_valid:
-        run.outcome = hub.RunOutcome.graded(_rewards(rewards, run.losses))
+        run.outcome = ir.RunOutcome.graded(_rewards(rewards, run.losses))
     else:
         run.losses.add("rewards that Harbor calls invalid", rewards)
 
@@ -188,7 +188,7 @@ def _rewards(rewards: dict[str, Any], losses: Losses) -> Iterator[Reward]:
             yield Reward(name, number)
 
 
-def _family(value: Any, path: str, parent: hub.Run | None) -> Iterator[hub.Run | ConversionError]:
+def _family(value: Any, path: str, parent: ir.Run | None) -> Iterator[ir.Run | ConversionError]:
     """Yield the run of a trajectory and the runs of the subagents' trajectories in it."""
     verdicts = Verdicts(value)
     try:
@@ -207,7 +207,7 @@ def _family(value: Any, path: str, parent: hub.Run | None) -> Iterator[hub.Run |
         yield from _family(subagent, f"{path}.subagent_trajectories[{number}]".lstrip("."), run)
 
 
-def _run(trajectory: _Subagent, losses: Losses) -> hub.Run:
+def _run(trajectory: _Subagent, losses: Losses) -> ir.Run:
     messages = [*definitions_of(trajectory.agent.tool_definitions or [], "agent.tool_definitions", losses)]
     ended_at, asked = None, None
     extra, number = dict(trajectory.agent.extra or {}), None
@@ -219,30 +219,30 @@ def _run(trajectory: _Subagent, losses: Losses) -> hub.Run:
         if step.is_copied_context and step.source == "user" and asked is None:
             asked = list(_messages(step, losses))
         elif step.is_copied_context:
-            copied = hub.contents_of(_messages(step, losses))
+            copied = ir.contents_of(_messages(step, losses))
             losses.add("steps[] copied from another trajectory", copied, is_known=True)
         else:
             messages += _messages(step, losses)
     if asked and any(message.role == "user" for message in messages):
-        losses.add("steps[] copied from another trajectory", hub.contents_of(asked), is_known=True)
+        losses.add("steps[] copied from another trajectory", ir.contents_of(asked), is_known=True)
     elif asked:
         messages = [*asked, *messages]
-    called = [part.name for part in hub.parts_in(messages) if isinstance(part, hub.ToolCall)]
+    called = [part.name for part in ir.parts_in(messages) if isinstance(part, ir.ToolCall)]
     if called and not ending_by(called[-1]) and trajectory.agent.name.startswith("terminus"):
         # It ends with a call; else it was out of time or of turns.
-        messages.append(hub.message("assistant", hub.Error(interruption=True)))
+        messages.append(ir.message("assistant", ir.Error(interruption=True)))
     native_id = trajectory.trajectory_id or trajectory.session_id
     if trajectory.continued is not None:  # this run has no end
         losses.add_unknown(
             "continued_trajectory_ref", trajectory.continued, {"content": trajectory.continued}
         )
-        messages.append(hub.message("assistant", hub.Error(interruption=True)))
+        messages.append(ir.message("assistant", ir.Error(interruption=True)))
     results = (result for step in trajectory.steps if step.observation for result in step.observation.results)
     told = {
         "failed calls": any(_failure(result.extra) is not None for result in results),
         "finish reasons": any(_reason(step.extra) for step in trajectory.steps),
     }
-    return hub.Run(
+    return ir.Run(
         messages,
         unrecorded=tuple(name for name, is_told in told.items() if not is_told),
         native_id=native_id if number is None or native_id is None else f"{native_id}/{number}",
@@ -254,15 +254,15 @@ def _run(trajectory: _Subagent, losses: Losses) -> hub.Run:
     )
 
 
-def _messages(step: _Step, losses: Losses) -> Iterator[hub.Message]:
+def _messages(step: _Step, losses: Losses) -> Iterator[ir.Message]:
     content = contents_of(step.message, _CONTENT, losses)
     calls = [
-        hub.ToolCall(call.function_name, call.arguments, call.tool_call_id or call.id)
+        ir.ToolCall(call.function_name, call.arguments, call.tool_call_id or call.id)
         for call in step.tool_calls or ()
     ]
     role = _ROLES.get(step.source, "assistant")
-    cut_off = hub.cut_off(_reason(step.extra))
-    yield hub.message(role, hub.reasoning(step.reasoning_content), *content, *calls, *cut_off)
+    cut_off = ir.cut_off(_reason(step.extra))
+    yield ir.message(role, ir.reasoning(step.reasoning_content), *content, *calls, *cut_off)
     extra = step.extra or {}
     count_others(extra, {*_REASONS, *_REPEATS}, "steps[].extra", losses)
     for name in _REPEATS:
@@ -274,7 +274,7 @@ def _messages(step: _Step, losses: Losses) -> Iterator[hub.Message]:
     for result, call_id in zip(results, ids, strict=True):
         text = text_of(result.content, _CONTENT, losses)
         failed = _failure(result.extra) is True
-        yield hub.message("tool", hub.ToolCallResponse(text, call_id, failed=failed))
+        yield ir.message("tool", ir.ToolCallResponse(text, call_id, failed=failed))
         flags = {*_FLAGS, *_EXIT_CODES, "status", "error"}
         count_others(result.extra or {}, flags, "steps[].observation.results[].extra", losses)
 

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import Field
 
 from knowledgepulse_convert.benchmarks.inspect_handoffs import as_it_was
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat
 from knowledgepulse_convert.common.losses import Losses
@@ -26,7 +26,7 @@ from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.reading import (
     InputModel,
     count_others,
-    count_unread,
+    count_unmapped,
     each,
     parse_time,
     read,
@@ -82,7 +82,7 @@ class _Log(InputModel):
     samples: list[dict[str, Any]] | None = None
 
 
-def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+def _runs(document: Any) -> Iterator[ir.Run | ConversionError]:
     log = read(_Log, document)
     samples = log.samples or []
     last = {repr((sample.get("id"), sample.get("epoch"))): n for n, sample in enumerate(samples)}
@@ -90,25 +90,25 @@ def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
         yield from each(samples[number], partial(_run, log, f"samples[{number}]"))
 
 
-def _run(log: _Log, path: str, value: dict[str, Any], _: str) -> hub.Run:
+def _run(log: _Log, path: str, value: dict[str, Any], _: str) -> ir.Run:
     sample = read(_Sample, value, path)
     losses = Losses()
-    count_unread(log.model_copy(update={"samples": None}), "", losses)
-    count_unread(sample, "samples[]", losses)
+    count_unmapped(log.model_copy(update={"samples": None}), "", losses)
+    count_unmapped(sample, "samples[]", losses)
     evaluation, events, attachments = log.eval, _events(value), value.get("attachments")
     told = as_it_was(sample.messages, events, partial(_resolved, attachments=attachments), losses)
     messages = messages_of(told, f"{path}.messages", losses)
     inputs = list(_inputs(sample.input))
     if inputs and not any(message.role == "user" for message in messages):
-        messages.insert(0, hub.message("user", hub.Text(inputs.pop(0))))
+        messages.insert(0, ir.message("user", ir.Text(inputs.pop(0))))
     for text in _untold(inputs, messages):
         losses.add("samples[].input", text)
     match value.get("output"):
         case {"choices": [{"stop_reason": reason}, *_]}:
-            messages += hub.end_of(reason)
+            messages += ir.end_of(reason)
     failed = sample.error is not None and not _is_scored(events)
     if sample.error is not None and failed:
-        messages.append(hub.message("assistant", hub.Error(sample.error.message)))
+        messages.append(ir.message("assistant", ir.Error(sample.error.message)))
     elif sample.error is not None:
         losses.add("samples[].error of a scorer", sample.error.message)
     losses.add("samples[].limit", sample.limit)
@@ -117,7 +117,7 @@ def _run(log: _Log, path: str, value: dict[str, Any], _: str) -> hub.Run:
     native_id = evaluation.eval_id or f"{evaluation.run_id}/{evaluation.task_id}"
     last = events[-1].get("timestamp") if events else None
     times = map(parse_time, (sample.completed_at, last, log.stats.completed_at, evaluation.created))
-    return hub.Run(
+    return ir.Run(
         [*_tools(events, attachments, losses), *messages],
         native_id=sample.uuid or f"{native_id}/{sample.id}/{sample.epoch}",
         ended_at=next((time for time in times if time is not None), None),
@@ -130,7 +130,7 @@ def _run(log: _Log, path: str, value: dict[str, Any], _: str) -> hub.Run:
     )
 
 
-def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message]:
+def messages_of(items: list[Any], path: str, losses: Losses) -> list[ir.Message]:
     """Convert messages, which are OpenAI's except for flat tool calls and errors in tools' messages.
 
     Raises:
@@ -150,11 +150,11 @@ def _renamed(value: Any) -> Any:
     return renamed
 
 
-def _failed(message: hub.Message, value: dict[str, Any], losses: Losses) -> hub.Message:
+def _failed(message: ir.Message, value: dict[str, Any], losses: Losses) -> ir.Message:
     """Return a message with the failure of the tool whose response it is."""
     losses.add("messages[].id", value.get("id"))
     match message.parts, value.get("error"):
-        case [hub.ToolCallResponse() as part], {"message": str(problem), **rest}:
+        case [ir.ToolCallResponse() as part], {"message": str(problem), **rest}:
             count_others(rest, set(), "messages[].error", losses)
             texts = [part.response, *([] if problem in part.response else [problem])]
             text = "\n".join(text for text in texts if text)
@@ -162,7 +162,7 @@ def _failed(message: hub.Message, value: dict[str, Any], losses: Losses) -> hub.
     return message
 
 
-def _tools(events: list[dict[str, Any]], attachments: Any, losses: Losses) -> tuple[hub.Message, ...]:
+def _tools(events: list[dict[str, Any]], attachments: Any, losses: Losses) -> tuple[ir.Message, ...]:
     """Return the definitions of the tools of the first model call that has any."""
     tools: Any = next(
         (event["tools"] for event in events if event.get("event") == "model" and event.get("tools")), []
@@ -185,18 +185,18 @@ def _is_scored(events: list[dict[str, Any]]) -> bool:
     )
 
 
-def _outcome(scores: dict[str, Any], losses: Losses) -> hub.RunOutcome:
+def _outcome(scores: dict[str, Any], losses: Losses) -> ir.RunOutcome:
     """Return the numbers of the scores, and what they say together."""
     rewards = []
     for name, value in scores.items():
         score = read(_Score, value, "samples[].scores[]") if isinstance(value, dict) else _Score(value=value)
-        count_unread(score, "samples[].scores[]", losses)
+        count_unmapped(score, "samples[].scores[]", losses)
         for own, member in _members(name, score.value):
             if (number := number_of(member)) is None:
                 losses.add("samples[].scores[] without a number", {own: member})
             else:
                 rewards.append(Reward(own, number))
-    return hub.RunOutcome.graded(rewards)
+    return ir.RunOutcome.graded(rewards)
 
 
 def _members(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -221,9 +221,9 @@ _TEMPLATES = 8
 """Inputs that are searched for within all texts: each takes as long as the texts are."""
 
 
-def _untold(inputs: Iterable[str], messages: list[hub.Message]) -> Iterator[str]:
+def _untold(inputs: Iterable[str], messages: list[ir.Message]) -> Iterator[str]:
     """Yield the inputs that no message tells, alone or, as templates have a few, within its text."""
-    texts = [hub.join_texts(message.parts) for message in messages]
+    texts = [ir.join_texts(message.parts) for message in messages]
     known, transcript = set(texts), "\n".join(texts)
     others = (text for text in inputs if text not in known)
     yield from (text for text in islice(others, _TEMPLATES) if text not in transcript)

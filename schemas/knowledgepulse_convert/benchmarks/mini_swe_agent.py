@@ -20,7 +20,7 @@ from typing import Any
 
 from pydantic import Field
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.elements import elements
 from knowledgepulse_convert.common.input_format import InputFormat
 from knowledgepulse_convert.common.losses import Losses
@@ -28,7 +28,7 @@ from knowledgepulse_convert.common.reading import (
     InputModel,
     as_text,
     count_others,
-    count_unread,
+    count_unmapped,
     parse_json,
     parse_time,
     read,
@@ -91,7 +91,7 @@ def _recognises(document: Any) -> bool:
     )
 
 
-def _runs(document: Any) -> Iterator[hub.Run]:
+def _runs(document: Any) -> Iterator[ir.Run]:
     if isinstance(document, list):
         document = {"messages": document}
     if isinstance(document, dict):
@@ -108,9 +108,9 @@ def _runs(document: Any) -> Iterator[hub.Run]:
     submission = (trajectory.info.submission or "").strip()
     if in_texts:  # it is the response to the last command
         losses.add("info.submission", submission)
-    elif submission not in ["", *(hub.join_texts(message.parts).strip() for message in messages)]:
-        messages.append(hub.message("assistant", hub.Text(submission)))
-    yield hub.Run(
+    elif submission not in ["", *(ir.join_texts(message.parts).strip() for message in messages)]:
+        messages.append(ir.message("assistant", ir.Text(submission)))
+    yield ir.Run(
         list(with_calls(messages, losses, among_calls=True)) if in_texts else messages,
         ended_at=parse_time(max((time for extra in extras for time in _times(extra)), default=None)),
         ending=_ending(trajectory.info.exit_status) or ending,
@@ -173,13 +173,13 @@ def _times(extra: _Extra) -> Iterator[float]:
             yield created
 
 
-def _messages(values: list[dict[str, Any]], extras: list[_Extra], losses: Losses) -> Iterator[hub.Message]:
+def _messages(values: list[dict[str, Any]], extras: list[_Extra], losses: Losses) -> Iterator[ir.Message]:
     open_calls: deque[str] = deque()
     for number, (value, extra) in enumerate(zip(values, extras, strict=True)):
         if extra.interrupt_type == _FORMAT_ERROR:  # the refused answer is nowhere else
             refused = (extra.model_extra or {}).pop("response", "")
             yield from messages_of(refused, "assistant", "messages[].extra.response", losses)
-        count_unread(extra, "messages[].extra", losses)
+        count_unmapped(extra, "messages[].extra", losses)
         plain = without(value, "extra")
         if plain.get("role") == "exit" or extra.exception_info == _NOT_EXECUTED:
             losses.add("messages[] of the exit", [plain[name] for name in plain if name != "role"])
@@ -194,25 +194,25 @@ def _messages(values: list[dict[str, Any]], extras: list[_Extra], losses: Losses
         for index, action in enumerate(extra.actions):
             if action.tool_call_id is None:  # a command in the text
                 open_calls.append(f"action {number}.{index}")
-                call = hub.ToolCall("bash", {"command": action.command}, open_calls[-1])
-                yield hub.message("assistant", call)
+                call = ir.ToolCall("bash", {"command": action.command}, open_calls[-1])
+                yield ir.message("assistant", call)
 
 
-def _observed(message: hub.Message, extra: _Extra, open_calls: deque[str]) -> hub.Message:
+def _observed(message: ir.Message, extra: _Extra, open_calls: deque[str]) -> ir.Message:
     """Return a message with the failure that ``extra`` flags; with an exit status, it is a response."""
     if extra.interrupt_type == _FORMAT_ERROR:
-        return hub.message("assistant", hub.Error(hub.join_texts(message.parts)))
+        return ir.message("assistant", ir.Error(ir.join_texts(message.parts)))
     failed = bool(extra.returncode) or bool(extra.exception_info)
     if message.role == "tool":
-        answers = (part for part in message.parts if isinstance(part, hub.ToolCallResponse))
-        return hub.message("tool", *(_of_json(replace(answer, failed=failed)) for answer in answers))
+        answers = (part for part in message.parts if isinstance(part, ir.ToolCallResponse))
+        return ir.message("tool", *(_of_json(replace(answer, failed=failed)) for answer in answers))
     if message.role == "user" and extra.returncode is not None and open_calls:
-        response = hub.ToolCallResponse(hub.join_texts(message.parts), open_calls.popleft(), failed=failed)
-        return hub.message("tool", response)
+        response = ir.ToolCallResponse(ir.join_texts(message.parts), open_calls.popleft(), failed=failed)
+        return ir.message("tool", response)
     return message
 
 
-def _of_json(answer: hub.ToolCallResponse) -> hub.ToolCallResponse:
+def _of_json(answer: ir.ToolCallResponse) -> ir.ToolCallResponse:
     """Return a response with the output and the error in it, which version 2 writes as JSON."""
     match parse_json(answer.response):
         case {"returncode": int(), "output": str(output), **rest} if rest.keys() <= {"exception_info"}:
@@ -221,7 +221,7 @@ def _of_json(answer: hub.ToolCallResponse) -> hub.ToolCallResponse:
     return answer
 
 
-def _split_task(messages: Iterable[hub.Message], info: _Info) -> Iterator[hub.Message]:
+def _split_task(messages: Iterable[ir.Message], info: _Info) -> Iterator[ir.Message]:
     """Yield messages, of which the request has only the task, without the template around it."""
     before, after = "", ""
     match info.model_extra:
@@ -229,11 +229,11 @@ def _split_task(messages: Iterable[hub.Message], info: _Info) -> Iterator[hub.Me
             before, _, after = template.partition(_TASK)
             after = _JINJA.split(after)[0].rstrip()
     for message in messages:
-        text = hub.join_texts(message.parts)
+        text = ir.join_texts(message.parts)
         if after and message.role == "user" and text.startswith(before) and after in text:
             task, _, rest = text.removeprefix(before).partition(after)
-            yield hub.message("system", hub.Text(before), hub.Text(after + rest))
-            yield hub.message("user", hub.Text(task))
+            yield ir.message("system", ir.Text(before), ir.Text(after + rest))
+            yield ir.message("user", ir.Text(task))
             after = ""
         else:
             yield message

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.input_format import InputFormat
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import (
     InputModel,
     as_text,
     count_others,
-    count_unread,
+    count_unmapped,
     parse_json,
     read,
 )
@@ -76,11 +76,11 @@ def _recognises(document: Any) -> bool:
     return any("message_type" in message or "agent" in message for message in history)
 
 
-def _runs(document: Any) -> Iterator[hub.Run]:
+def _runs(document: Any) -> Iterator[ir.Run]:
     verdicts, losses = Verdicts(document), Losses()
     log = read(_Trajectory, verdicts.rest)
     info, steps = log.info or _Info(), log.trajectory or []
-    count_unread(info, "info", losses)
+    count_unmapped(info, "info", losses)
     losses.add("info.submission", info.submission)
     losses.add("replay_config", log.replay_config)
     count_others(log.model_extra or {}, set(), "", losses)
@@ -92,7 +92,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
     _count_unsaid(steps, messages, losses)
     agents = [turn.agent for turn in log.history or () if turn.agent]
     names = tuple(dict.fromkeys(name for name in [*agents[:1], log.environment] if name))
-    yield hub.Run(
+    yield ir.Run(
         messages,
         ending=_ENDINGS.get(info.exit_status, "cut_off"),
         unverified=True,
@@ -103,8 +103,8 @@ def _runs(document: Any) -> Iterator[hub.Run]:
     )
 
 
-def _of_history(turns: list[_Turn], losses: Losses) -> Iterator[hub.Message]:
-    call: hub.ToolCall | None = None
+def _of_history(turns: list[_Turn], losses: Losses) -> Iterator[ir.Message]:
+    call: ir.ToolCall | None = None
     for number, turn in enumerate(turns):
         if turn.is_demo or turn.message_type == "demonstration":
             content = [turn.content, turn.tool_calls, turn.model_extra]
@@ -113,37 +113,37 @@ def _of_history(turns: list[_Turn], losses: Losses) -> Iterator[hub.Message]:
         chat = {"role": turn.role, "content": turn.content, "tool_calls": turn.tool_calls}
         if turn.tool_call_ids:
             chat |= {"role": "tool", "tool_call_id": turn.tool_call_ids[0]}
-        count_unread(turn, "history[]", losses)
+        count_unmapped(turn, "history[]", losses)
         (message,) = openai.messages_of([chat], "history", losses)
         if turn.role == "assistant" and turn.action and not turn.tool_calls:
             call = _call(turn.action, f"turn {number}")
-            yield hub.Message("assistant", (hub.Text(turn.thought or as_text(turn.content)), call))
+            yield ir.Message("assistant", (ir.Text(turn.thought or as_text(turn.content)), call))
             if turn.thought and turn.thought not in as_text(turn.content):
                 losses.add("history[].content", turn.content)
         elif turn.role == "user" and call is not None and turn.message_type != "instance_template":
-            yield hub.message("tool", hub.ToolCallResponse(hub.join_texts(message.parts), call.id))
+            yield ir.message("tool", ir.ToolCallResponse(ir.join_texts(message.parts), call.id))
             call = None
         else:
             yield message
 
 
-def _complete(messages: list[hub.Message], steps: list[_Step]) -> None:
+def _complete(messages: list[ir.Message], steps: list[_Step]) -> None:
     """Add the end of the run that the history omits: the last observation, or the whole submission."""
     turns = sum(message.role == "assistant" for message in messages)
     if not turns or len(steps) < turns:
         return
     last = messages[-1]
     if last.role == "assistant" and (observation := steps[turns - 1].observation):
-        call = next((part for part in last.parts if isinstance(part, hub.ToolCall)), None)
-        messages.append(hub.message("tool", hub.ToolCallResponse(observation, call.id if call else None)))
+        call = next((part for part in last.parts if isinstance(part, ir.ToolCall)), None)
+        messages.append(ir.message("tool", ir.ToolCallResponse(observation, call.id if call else None)))
     messages += _of_steps(steps[turns:])
 
 
-def _of_problem(configuration: Any) -> Iterator[hub.Message]:
+def _of_problem(configuration: Any) -> Iterator[ir.Message]:
     """Yield the task of a trajectory without a history."""
     match configuration:
         case {"problem_statement": {"text": str(text)} | {"problem_statement": str(text)}}:
-            yield hub.message("user", hub.Text(text))
+            yield ir.message("user", ir.Text(text))
 
 
 def _problem_id(configuration: Any) -> str | None:
@@ -153,25 +153,25 @@ def _problem_id(configuration: Any) -> str | None:
     return None
 
 
-def _of_steps(steps: list[_Step]) -> Iterator[hub.Message]:
+def _of_steps(steps: list[_Step]) -> Iterator[ir.Message]:
     for number, step in enumerate(steps):
         call = _call(step.action or "", f"action {number}")
-        text = hub.Text(step.thought or step.response or "")
-        yield hub.message("assistant", text, call if step.action else None)
-        yield hub.message("tool", hub.ToolCallResponse(step.observation or "", call.id))
+        text = ir.Text(step.thought or step.response or "")
+        yield ir.message("assistant", text, call if step.action else None)
+        yield ir.message("tool", ir.ToolCallResponse(step.observation or "", call.id))
 
 
-def _call(action: str, call_id: str) -> hub.ToolCall:
+def _call(action: str, call_id: str) -> ir.ToolCall:
     """Convert a command to a tool call; its first word is the tool."""
     words = action.split(maxsplit=1)
-    return hub.ToolCall(words[0] if words else "", {"command": action.strip()}, call_id)
+    return ir.ToolCall(words[0] if words else "", {"command": action.strip()}, call_id)
 
 
-def _count_unsaid(steps: list[_Step], messages: list[hub.Message], losses: Losses) -> None:
+def _count_unsaid(steps: list[_Step], messages: list[ir.Message], losses: Losses) -> None:
     """Count the content of the steps that the messages lack, such as times and states."""
-    transcript = hub.transcript_of(messages)
+    transcript = ir.transcript_of(messages)
     for step in steps:
-        count_unread(step, "trajectory[]", losses)
+        count_unmapped(step, "trajectory[]", losses)
         for name in ("thought", "observation"):
             text = getattr(step, name)
             if text and text.strip() not in transcript:

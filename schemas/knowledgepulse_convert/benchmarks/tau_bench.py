@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import Field
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, judged, of_records
 from knowledgepulse_convert.common.losses import Losses
@@ -55,18 +55,18 @@ class _Simulation(InputModel):
     messages: list[_Message] | None = None
 
 
-def _of_result(value: Any, path: str) -> hub.Run:
+def _of_result(value: Any, path: str) -> ir.Run:
     result, losses = read_record(_Result, value, path)
     messages = openai.messages_of(result.messages, f"{path}.traj".lstrip("."), losses)
-    return hub.Run(messages, losses=losses)
+    return ir.Run(messages, losses=losses)
 
 
-def _of_simulation(value: Any, path: str) -> hub.Run:
+def _of_simulation(value: Any, path: str) -> ir.Run:
     simulation, losses = read_record(_Simulation, value, path)
     if simulation.messages is None:
         raise ConversionError(f"{simulation.id}: no messages; speech simulations are not supported")
     reason = simulation.termination_reason
-    return hub.Run(
+    return ir.Run(
         [message for message_item in simulation.messages for message in _messages(message_item, losses)],
         native_id=simulation.id,
         ended_at=parse_time(simulation.end_time),
@@ -75,24 +75,24 @@ def _of_simulation(value: Any, path: str) -> hub.Run:
     )
 
 
-def _messages(message: _Message, losses: Losses) -> Iterator[hub.Message]:
-    role = hub.role_of(message.role, "messages[]")
+def _messages(message: _Message, losses: Losses) -> Iterator[ir.Message]:
+    role = ir.role_of(message.role, "messages[]")
     if message.tool_messages is not None:
         for message_item in message.tool_messages:
             yield from _messages(message_item, losses)
     elif role == "tool" and message.requestor == "user":
         losses.add("messages[] of the user's tools", message.content or "-")
     elif role == "tool":
-        response = hub.ToolCallResponse(message.content or "", message.id, failed=message.error is True)
-        yield hub.message(role, response)
+        response = ir.ToolCallResponse(message.content or "", message.id, failed=message.error is True)
+        yield ir.message(role, response)
     else:
-        parts: list[hub.Part] = [hub.Text(message.content)] if message.content else []
+        parts: list[ir.Part] = [ir.Text(message.content)] if message.content else []
         for call in message.tool_calls or ():
             if role == "assistant":
-                parts.append(hub.ToolCall(call.name, call.arguments, call.id or None))
+                parts.append(ir.ToolCall(call.name, call.arguments, call.id or None))
             else:
                 losses.add("messages[] of the user's tools", [call.name, call.arguments])
-        yield hub.message(role, *parts)
+        yield ir.message(role, *parts)
 
 
 _RESULT, _SIMULATION = {"traj": list}, {"id": ..., "task_id": ..., "termination_reason": ...}

@@ -15,14 +15,14 @@ from typing import Any
 
 from pydantic import Field
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, are_all, runs_within
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.reading import (
     InputModel,
-    count_unread,
+    count_unmapped,
     each,
     items_of,
     parse_time,
@@ -97,7 +97,7 @@ _is_trace = any_of({"nodes": list, "rewards": dict, "calls": list})
 _is_episode = any_of({"traces": list, "task": dict, "env": dict})
 
 
-def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+def _runs(document: Any) -> Iterator[ir.Run | ConversionError]:
     for path, value in items_of(document):
         if _is_trace(value):
             yield from each([value], partial(_run, names=()))
@@ -107,16 +107,16 @@ def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
         yield from runs_within(value, "traces", partial(each, convert=partial(_run, names=names)))
 
 
-def _run(value: Any, path: str, *, names: tuple[str, ...]) -> hub.Run:
+def _run(value: Any, path: str, *, names: tuple[str, ...]) -> ir.Run:
     trace, losses = read_record(_Trace, value, path)
     messages = [*definitions_of(trace.tools, "tools", losses)]
     messages += openai.messages_of([node.message for node in trace.nodes], f"{path}.nodes", losses, "nodes[]")
     if trace.calls:
-        messages += hub.end_of(trace.calls[-1].finish_reason)
-    messages += [hub.message("assistant", hub.Error(error.message)) for error in trace.errors]
+        messages += ir.end_of(trace.calls[-1].finish_reason)
+    messages += [ir.message("assistant", ir.Error(error.message)) for error in trace.errors]
     losses.add("task.data", trace.task.data)
     agent = trace.agent
-    return hub.Run(
+    return ir.Run(
         messages,
         native_id=trace.id,
         ended_at=parse_time(max((node.timestamp or 0 for node in trace.nodes), default=0) or None),
@@ -124,7 +124,7 @@ def _run(value: Any, path: str, *, names: tuple[str, ...]) -> hub.Run:
         agent_id=agent.name,
         names=tuple(dict.fromkeys([*([agent.name] if agent.name else []), *names])),
         models=(agent.config.model,) if agent.config.model else (),
-        outcome=hub.RunOutcome.graded(_rewards(trace.rewards, losses)),
+        outcome=ir.RunOutcome.graded(_rewards(trace.rewards, losses)),
         task_id=trace.task.key or trace.task.hash,
         losses=losses,
     )
@@ -133,7 +133,7 @@ def _run(value: Any, path: str, *, names: tuple[str, ...]) -> hub.Run:
 def _rewards(rewards: dict[str, Any], losses: Losses) -> Iterator[Reward]:
     for name, value in rewards.items():
         reward = read(_Reward, value, f"rewards.{name}") if isinstance(value, dict) else _Reward(score=value)
-        count_unread(reward, "rewards", losses)
+        count_unmapped(reward, "rewards", losses)
         if (number := number_of(reward.score)) is None:
             losses.add("rewards without a number", {name: reward.score})
         else:

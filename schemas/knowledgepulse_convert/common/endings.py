@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from knowledgepulse_convert.common import boilerplate, hub
+from knowledgepulse_convert.common import boilerplate, ir
 from knowledgepulse_convert.common.reading import parse_json
 from knowledgepulse_convert.common.words import words
 from knowledgepulse_schemas.trace import Ending
@@ -40,7 +40,7 @@ def ending_by(call: str) -> Ending | None:
     return "answered" if name in _ANSWERING or name.startswith(_ANSWERING_FIRST) else None
 
 
-def answer_in(call: hub.ToolCall) -> str:
+def answer_in(call: ir.ToolCall) -> str:
     """Return the answer that a call gives; an empty text if it gives none."""
     if ending_by(call.name) is None:
         return ""
@@ -56,12 +56,12 @@ class End:
 
     def __init__(self) -> None:
         self._ending: Ending = "cut_off"  # by the agent's last part
-        self._call: hub.ToolCall | None = None  # which ends the run, if that is the last part
+        self._call: ir.ToolCall | None = None  # which ends the run, if that is the last part
         self._is_running = False  # whether the last call has no response yet
         self._problem: Ending | None = None  # behind the last part
 
     @classmethod
-    def of(cls, messages: Iterable[hub.Message]) -> End:
+    def of(cls, messages: Iterable[ir.Message]) -> End:
         """Return the end of a conversation."""
         end = cls()
         for message in messages:
@@ -74,27 +74,27 @@ class End:
         """Whether the agent has not answered, and nothing says why."""
         return self._problem is None and self._ending == "cut_off"
 
-    def add(self, role: hub.Role, part: hub.Part) -> None:
+    def add(self, role: ir.Role, part: ir.Part) -> None:
         """Follow a part."""
         match part:
-            case hub.Text() if role == "assistant" and part.content.strip():
+            case ir.Text() if role == "assistant" and part.content.strip():
                 self._ending, self._call, self._problem = "answered", None, None
-            case hub.Reasoning() if part.content.strip():
+            case ir.Reasoning() if part.content.strip():
                 self._problem = None
-            case hub.ToolCall():
+            case ir.ToolCall():
                 self._add_call(part)
-            case hub.ToolCallResponse():
+            case ir.ToolCallResponse():
                 self._add_response(part)
-            case hub.Error() if self._problem != "failed":
+            case ir.Error() if self._problem != "failed":
                 self._problem = "cut_off" if part.interruption else "failed"
 
-    def _add_call(self, call: hub.ToolCall) -> None:
+    def _add_call(self, call: ir.ToolCall) -> None:
         if self._call is None or not self._is_running:  # else one of several calls at a time ends the run
             ending = ending_by(call.name)
             self._ending, self._call = ending or "cut_off", call if ending else None
         self._problem, self._is_running = None, True
 
-    def _add_response(self, response: hub.ToolCallResponse) -> None:
+    def _add_response(self, response: ir.ToolCallResponse) -> None:
         if response.is_answer or boilerplate.is_end(response.response):
             self._ending = "answered"
         elif self._call is None or (response.failed and response.id == self._call.id):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from inspect import cleandoc
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import AnyOf
@@ -24,7 +24,7 @@ _HEAD = 50
 
 
 _Recognises = Callable[[Any], bool]
-_RunsOf = Callable[[Any], Iterator[hub.Run | ConversionError]]
+_RunsOf = Callable[[Any], Iterator[ir.Run | ConversionError]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class InputFormat:
     places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ids_in_path: re.Pattern[str] | None = None
 
-    def identify(self, run: hub.Run, path: str) -> None:
+    def identify(self, run: ir.Run, path: str) -> None:
         """Set the ids of a run that only the path of its file tells."""
         found = self.ids_in_path.search(path) if self.ids_in_path and run.native_id is None else None
         if found and found["agent"] == "main":
@@ -108,8 +108,8 @@ def are_all(recognises: Callable[[Any], bool], document: Any, within: str = "") 
 
 
 def runs_within(
-    document: Any, name: str, runs_of: Callable[[Any], Iterator[hub.Run | ConversionError]]
-) -> Iterator[hub.Run | ConversionError]:
+    document: Any, name: str, runs_of: Callable[[Any], Iterator[ir.Run | ConversionError]]
+) -> Iterator[ir.Run | ConversionError]:
     """Yield the runs of the list in an object's member, or of the document if it has no such list.
 
     The losses of the first run include the object's other members.
@@ -118,13 +118,13 @@ def runs_within(
     if items is not document:
         count_others(document, {name}, "", beside)
     for run in runs_of(items):
-        if isinstance(run, hub.Run):
+        if isinstance(run, ir.Run):
             run.losses.merge(beside)
             beside = Losses()
         yield run
 
 
-def judged(run_of: Callable[[Any, str], hub.Run], record: Any, path: str) -> hub.Run:
+def judged(run_of: Callable[[Any, str], ir.Run], record: Any, path: str) -> ir.Run:
     """Return the run of a row, with what the row's other members say of its end."""
     verdicts = Verdicts(record)
     run = run_of(verdicts.rest, path)
@@ -135,7 +135,7 @@ def judged(run_of: Callable[[Any, str], hub.Run], record: Any, path: str) -> hub
 
 
 def of_records(
-    recognises: Callable[[Any], bool], run_of: Callable[[Any, str], hub.Run], within: str = ""
+    recognises: Callable[[Any], bool], run_of: Callable[[Any, str], ir.Run], within: str = ""
 ) -> tuple[_Recognises, _RunsOf]:
     """Return how records that are runs are told and read: one record, a list of them, or a list in a member.
 
@@ -181,16 +181,16 @@ def of_lines(
 def of_messages(
     recognises: _Recognises,
     are_messages: Callable[[list[Any]], bool],
-    messages_of: Callable[[list[Any], str, Losses], list[hub.Message]],
-    run_of_record: Callable[[Any, str], hub.Run],
+    messages_of: Callable[[list[Any], str, Losses], list[ir.Message]],
+    run_of_record: Callable[[Any, str], ir.Run],
 ) -> tuple[_Recognises, _RunsOf]:
     """Return how a vendor's messages are told and read: a list is a run, and so is a record with some."""
 
-    def runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+    def runs(document: Any) -> Iterator[ir.Run | ConversionError]:
         document = _joined(document)
         if isinstance(document, list) and are_messages(document):
             losses = Losses()
-            yield hub.Run(messages_of(document, "", losses), losses=losses)
+            yield ir.Run(messages_of(document, "", losses), losses=losses)
         else:
             yield from each(document, lambda record, path: judged(run_of_record, record, path))
 

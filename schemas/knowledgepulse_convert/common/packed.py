@@ -8,7 +8,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, get_args
 
-from knowledgepulse_convert.common.hub import Message, Part
+from knowledgepulse_convert.common.ir import Message, Part
 
 _KINDS: tuple[type[Part], ...] = get_args(Part)
 _MEMBERS = {kind: [field.name for field in fields(kind)] for kind in _KINDS}

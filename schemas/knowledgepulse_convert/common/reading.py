@@ -67,7 +67,7 @@ def read(model: type[T], value: Any, path: str = "") -> T:
 def read_record(model: type[T], value: Any, path: str = "") -> tuple[T, Losses]:
     """Read a record as :func:`read` does, and count its undeclared members in a new report."""
     record = read(model, value, path)
-    return record, unread(record)
+    return record, unmapped(record)
 
 
 def unwrap(document: Any, name: str) -> Any:
@@ -98,26 +98,26 @@ def each(document: Any, convert: Callable[[Any, str], R]) -> Iterator[R | Conver
             yield error
 
 
-def unread(model: InputModel, path: str = "") -> Losses:
+def unmapped(model: InputModel, path: str = "") -> Losses:
     """Return a report of every member that no field declares, at any depth."""
     losses = Losses()
-    count_unread(model, path, losses)
+    count_unmapped(model, path, losses)
     return losses
 
 
-def count_unread(model: InputModel, path: str, losses: Losses) -> None:
+def count_unmapped(model: InputModel, path: str, losses: Losses) -> None:
     """Count every member that no field declares, at any depth."""
     for name, value in (model.__pydantic_extra__ or {}).items():
         losses.add(f"{path}.{name}".lstrip("."), value)
     for name, written in _holders(type(model)):
         value = getattr(model, name)
         if isinstance(value, InputModel):
-            count_unread(value, f"{path}.{written}".lstrip("."), losses)
+            count_unmapped(value, f"{path}.{written}".lstrip("."), losses)
         elif isinstance(value, list):
             below = f"{path}.{written}[]".lstrip(".")
             for item in value:
                 if isinstance(item, InputModel) and (item.__pydantic_extra__ or _holders(type(item))):
-                    count_unread(item, below, losses)
+                    count_unmapped(item, below, losses)
 
 
 @cache

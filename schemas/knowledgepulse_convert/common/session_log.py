@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from knowledgepulse_convert.common import boilerplate, hub
+from knowledgepulse_convert.common import boilerplate, ir
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.packed import PackedMessages
 from knowledgepulse_convert.common.reading import (
@@ -73,10 +73,10 @@ class Transcript:
     """A run, collected line by line."""
 
     def __init__(self) -> None:
-        self.run = hub.Run(PackedMessages())  # complete after `finish`
+        self.run = ir.Run(PackedMessages())  # complete after `finish`
         self._calls: dict[str, int] = {}  # position of the message, by id of the call
         self._early: dict[str, int] = {}  # position of a response whose call is still to come
-        self._open: dict[str, hub.ToolCall] = {}  # the last calls without a response, by id
+        self._open: dict[str, ir.ToolCall] = {}  # the last calls without a response, by id
         self._answers: dict[str, int] = {}  # hashes of the last responses, by id of the call
         self._failed: set[str] = set()  # ids of calls
 
@@ -85,17 +85,17 @@ class Transcript:
         """The run's losses."""
         return self.run.losses
 
-    def add(self, role: hub.Role, parts: Iterable[hub.Part], at: datetime | None = None) -> int | None:
+    def add(self, role: ir.Role, parts: Iterable[ir.Part], at: datetime | None = None) -> int | None:
         """Add a message, and return its position; None if it tells nothing that earlier ones do not."""
         position = len(self.run.messages)
-        early: list[hub.Part] = []
-        told: list[hub.Part] = []
+        early: list[ir.Part] = []
+        told: list[ir.Part] = []
         for part in parts:
-            if isinstance(part, hub.ToolCall) and part.id is not None:
+            if isinstance(part, ir.ToolCall) and part.id is not None:
                 if self._open.get(part.id) == part:  # programs tell it again when it runs
                     continue
                 early += self._add_call(part.id, part, position)
-            elif isinstance(part, hub.ToolCallResponse) and part.id is not None:
+            elif isinstance(part, ir.ToolCallResponse) and part.id is not None:
                 if self._is_answer_again(part.id, part.response):
                     continue
                 if part.id not in self._calls:
@@ -103,11 +103,11 @@ class Transcript:
             told.append(part)
         if not told:
             return None
-        self.run.messages.append(hub.Message(role, tuple(told), at))
+        self.run.messages.append(ir.Message(role, tuple(told), at))
         self.add("tool", early, at)
         return position
 
-    def _add_call(self, call_id: str, call: hub.ToolCall, position: int) -> Iterator[hub.Part]:
+    def _add_call(self, call_id: str, call: ir.ToolCall, position: int) -> Iterator[ir.Part]:
         """Note a call and its position, and yield its response if that was written before it."""
         if self._early.get(call_id, position) < position:
             yield self._taken(call_id)
@@ -123,11 +123,11 @@ class Transcript:
         _remember(self._answers, call_id, answer)
         return is_again
 
-    def _taken(self, call_id: str) -> hub.Part:
+    def _taken(self, call_id: str) -> ir.Part:
         """Take out a response that was written before its call."""
         position = self._early.pop(call_id)
         parts = self.run.messages[position].parts
-        taken = next(part for part in parts if isinstance(part, hub.ToolCallResponse) and part.id == call_id)
+        taken = next(part for part in parts if isinstance(part, ir.ToolCallResponse) and part.id == call_id)
         self.change(position, parts=tuple(part for part in parts if part is not taken))
         return taken
 
@@ -169,7 +169,7 @@ class Transcript:
 
     def take_back(self, position: int) -> None:
         """Remove the messages from a position on."""
-        self.losses.add(TAKEN_BACK, hub.contents_of(self.run.messages[position:]), is_known=True)
+        self.losses.add(TAKEN_BACK, ir.contents_of(self.run.messages[position:]), is_known=True)
         del self.run.messages[position:]
         for positions in (self._calls, self._early):
             for call_id in [call_id for call_id, place in positions.items() if place >= position]:
@@ -180,7 +180,7 @@ class Transcript:
     def last_text(self) -> str:
         """Return the agent's last text; an empty one if it has none."""
         answers = (message for message in reversed(self.run.messages) if message.role == "assistant")
-        return next(filter(None, (hub.join_texts(message.parts) for message in answers)), "")
+        return next(filter(None, (ir.join_texts(message.parts) for message in answers)), "")
 
     def change(self, position: int, **changes: Any) -> None:
         """Set attributes of an earlier message."""
@@ -190,7 +190,7 @@ class Transcript:
         """Set attributes of a call, if there is one with this id."""
         if (position := self._calls.get(call_id)) is not None:
             parts = (
-                replace(part, **changes) if isinstance(part, hub.ToolCall) and part.id == call_id else part
+                replace(part, **changes) if isinstance(part, ir.ToolCall) and part.id == call_id else part
                 for part in self.run.messages[position].parts
             )
             self.change(position, parts=tuple(parts))
@@ -206,24 +206,24 @@ class Transcript:
             self.change_call(call.id or "", arguments=arguments)
         return call is not None
 
-    def call_of(self, call_id: str | None) -> hub.ToolCall | None:
+    def call_of(self, call_id: str | None) -> ir.ToolCall | None:
         """Return the last call with an id; None if there is none."""
         position = self._calls.get(call_id or "")
         parts = () if position is None else self.run.messages[position].parts
-        return next((part for part in parts if isinstance(part, hub.ToolCall) and part.id == call_id), None)
+        return next((part for part in parts if isinstance(part, ir.ToolCall) and part.id == call_id), None)
 
     def fail(self, call_id: str) -> None:
         """Mark the responses to a call as failed, also those that are still to come."""
         self._failed.add(call_id)
 
-    def finish(self, *, ended: bool | None = None) -> hub.Run:
+    def finish(self, *, ended: bool | None = None) -> ir.Run:
         """Return the run.
 
         ``ended``: whether the agent had, if that is recorded; its messages tell it otherwise.
         """
         if ended is False or _CUT_LINE in self.losses:
             if self.run.messages:
-                self.add("assistant", [hub.Error(interruption=True)])
+                self.add("assistant", [ir.Error(interruption=True)])
         elif ended:
             self.run.ending = self.run.ending or "answered"
         self._mark_failures()
@@ -235,7 +235,7 @@ class Transcript:
             parts = self.run.messages[position].parts
             marked = tuple(
                 replace(part, failed=True)
-                if isinstance(part, hub.ToolCallResponse) and part.id in self._failed
+                if isinstance(part, ir.ToolCallResponse) and part.id in self._failed
                 else part
                 for part in parts
             )
@@ -261,12 +261,12 @@ class Reader(ABC):
     def add(self, value: dict[str, Any]) -> None:
         """Add a line."""
 
-    def finish(self) -> hub.Run:
+    def finish(self) -> ir.Run:
         """Return the run, after its last line."""
         return self.transcript.finish(ended=self.has_ended)
 
 
-def run_of_lines(document: Any, reader: Reader) -> Iterator[hub.Run]:
+def run_of_lines(document: Any, reader: Reader) -> Iterator[ir.Run]:
     """Yield the run that a reader makes of a document's lines; nothing if they have no messages."""
     for line in lines_of(document, reader.losses):
         reader.add(line)
@@ -282,12 +282,12 @@ def _remember(recent: dict[str, _Value], name: str, value: _Value) -> None:
         del recent[next(iter(recent))]
 
 
-def requests_of(run: hub.Run) -> Iterator[hub.Run]:
+def requests_of(run: ir.Run) -> Iterator[ir.Run]:
     """Split a run at the requests of the user, which are texts that follow a step of the agent.
 
     The resulting runs are numbered, have the whole run as their parent, and the first one has its losses.
     """
-    pieces: list[list[hub.Message]] = [[]]
+    pieces: list[list[ir.Message]] = [[]]
     answered = False
     for message in run.messages:
         if answered and message.role == "user" and _asks(message):
@@ -309,9 +309,9 @@ def requests_of(run: hub.Run) -> Iterator[hub.Run]:
         )
 
 
-def _asks(message: hub.Message) -> bool:
+def _asks(message: ir.Message) -> bool:
     """Check for a text that is not the program's."""
-    texts = [part.content for part in message.parts if isinstance(part, hub.Text)]
+    texts = [part.content for part in message.parts if isinstance(part, ir.Text)]
     return bool(texts) and any(boilerplate.split(texts)[1])
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, MutableSequence, Sequence
 from itertools import islice
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.endings import ending_by
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import as_text, parse_json
@@ -89,8 +89,8 @@ _RESPONSE_ENDS = ("</tool_response>", "</function_results>")
 
 
 def with_calls(
-    messages: MutableSequence[hub.Message], losses: Losses, *, among_calls: bool = False
-) -> Iterator[hub.Message]:
+    messages: MutableSequence[ir.Message], losses: Losses, *, among_calls: bool = False
+) -> Iterator[ir.Message]:
     """Take messages, and yield them with calls in the agent's texts and responses in the user's as such.
 
     A text that has the beginning of a call, but none that is read, is a suspect loss, and so is the text
@@ -102,11 +102,11 @@ def with_calls(
         among_calls: whether to read a run that has calls, since those are from texts, too.
     """
     earlier = islice(messages, max(len(messages) - 1, 0))  # a log's answer may have calls, and no request
-    has_calls = any(isinstance(part, hub.ToolCall) for part in hub.parts_in(earlier))
+    has_calls = any(isinstance(part, ir.ToolCall) for part in ir.parts_in(earlier))
     if has_calls and not among_calls:
         yield from _taken(messages)
         return
-    before: hub.Message | None = None
+    before: ir.Message | None = None
     called: list[str] = []  # the tools that the next text of the user responds to
     for message in _taken(messages):
         if message.role in ("user", "tool") and not (called or has_calls):
@@ -114,32 +114,32 @@ def with_calls(
         parts = message.parts
         if message.role == "assistant":
             parts = tuple(new for part in parts for new in _called(part, losses))
-            called = [part.name for part in parts if isinstance(part, hub.ToolCall)]
-            called = [] if any(isinstance(part, hub.ToolCallResponse) for part in parts) else called
+            called = [part.name for part in parts if isinstance(part, ir.ToolCall)]
+            called = [] if any(isinstance(part, ir.ToolCallResponse) for part in parts) else called
         elif message.role == "user" and called:
             is_final = all(map(ending_by, called))  # then only a text with the mark of a response answers
             parts, called = tuple(_answered(part, is_final=is_final) for part in parts), []
-        before = hub.Message(message.role, parts, message.at)
+        before = ir.Message(message.role, parts, message.at)
         yield before
 
 
-def _taken(messages: MutableSequence[hub.Message]) -> Iterator[hub.Message]:
+def _taken(messages: MutableSequence[ir.Message]) -> Iterator[ir.Message]:
     messages.reverse()
     while messages:
         yield messages.pop()
 
 
-def _suspect(before: hub.Message | None, message: hub.Message, losses: Losses) -> None:
+def _suspect(before: ir.Message | None, message: ir.Message, losses: Losses) -> None:
     """Suspect the agent's text before a text that reads like the response to a call."""
-    text = hub.join_texts(message.parts)
+    text = ir.join_texts(message.parts)
     is_answer = (
         message.role == "tool"
         or _RESPONSE.match(text) is not None
         or _ANSWER.match(text) is not None
         or text.rstrip().endswith(_PROMPT)
     )
-    said = hub.join_texts(before.parts) if before and before.role == "assistant" else ""
-    if said and (is_answer or _is_command(said)) and not _has_mark(hub.Text(said)):  # else it is one already
+    said = ir.join_texts(before.parts) if before and before.role == "assistant" else ""
+    if said and (is_answer or _is_command(said)) and not _has_mark(ir.Text(said)):  # else it is one already
         losses.add_unknown(UNREAD, said, {"text": said})
 
 
@@ -155,27 +155,27 @@ def _is_command(text: str) -> bool:
     return False
 
 
-def _has_mark(part: hub.Part) -> bool:
-    return isinstance(part, hub.Text) and (
+def _has_mark(part: ir.Part) -> bool:
+    return isinstance(part, ir.Text) and (
         any(mark in part.content for mark in _MARKS) or _ACTION.search(part.content) is not None
     )
 
 
-def _called(part: hub.Part, losses: Losses) -> Iterator[hub.Part]:
-    if not isinstance(part, hub.Text) or not (_has_mark(part) or _ENDS_IN_JSON.search(part.content)):
+def _called(part: ir.Part, losses: Losses) -> Iterator[ir.Part]:
+    if not isinstance(part, ir.Text) or not (_has_mark(part) or _ENDS_IN_JSON.search(part.content)):
         yield part
         return
     text, calls = _of_json(part.content, losses) or _split(part.content)
-    if not calls and _has_mark(hub.Text(text)):
+    if not calls and _has_mark(ir.Text(text)):
         losses.add_unknown(UNREAD, part.content, {"text": part.content})
     if text:
-        yield hub.Text(text)
+        yield ir.Text(text)
     yield from calls
 
 
-def _split(text: str) -> tuple[str, Sequence[hub.Part]]:
+def _split(text: str) -> tuple[str, Sequence[ir.Part]]:
     """Return the text before the calls at the end of a text, and the calls."""
-    calls: list[hub.ToolCall] = []
+    calls: list[ir.ToolCall] = []
     start, end = len(text), 0
     for found in _CALL.finditer(text):
         if calls and not _is_between(text[end : found.start()]):
@@ -190,21 +190,21 @@ def _split(text: str) -> tuple[str, Sequence[hub.Part]]:
     if calls and _is_between(text[end:]):
         return _without_end(text[:start], ("<tool_call>", "<function_calls>")), calls
     if not calls and (action := _REACT.search(text) or _REACT_IN_BRACKETS.search(text)):
-        call = hub.ToolCall(action["name"].strip(), action["input"].strip())
+        call = ir.ToolCall(action["name"].strip(), action["input"].strip())
         return text[: action.start()].rstrip(), [call, *_told(action.groupdict().get("output"))]
     return text, []
 
 
-def _told(output: str | None) -> list[hub.Part]:
+def _told(output: str | None) -> list[ir.Part]:
     """Return what a text tells behind a call: its response, and what the agent said and called then."""
     if not output or not output.strip():
         return []
     response, *then = _THEN.split(output.strip(), 1)
     text, calls = _split("".join(then))
-    return [hub.ToolCallResponse(response), *([hub.Text(text)] if text else []), *calls]
+    return [ir.ToolCallResponse(response), *([ir.Text(text)] if text else []), *calls]
 
 
-def _of_json(text: str, losses: Losses) -> tuple[str, list[hub.ToolCall]] | None:
+def _of_json(text: str, losses: Losses) -> tuple[str, list[ir.ToolCall]] | None:
     """Return the text around the JSON object at the end of a text, and its calls; None in any other form."""
     text = text.rstrip()
     if text.startswith("["):  # LLaMA-Factory's, of several calls
@@ -218,7 +218,7 @@ def _of_json(text: str, losses: Losses) -> tuple[str, list[hub.ToolCall]] | None
     return None
 
 
-def _called_in_list(values: Any, losses: Losses) -> tuple[str, list[hub.ToolCall]] | None:
+def _called_in_list(values: Any, losses: Losses) -> tuple[str, list[ir.ToolCall]] | None:
     if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
         return None
     found = [_called_in(value, "", losses) for value in values]
@@ -226,7 +226,7 @@ def _called_in_list(values: Any, losses: Losses) -> tuple[str, list[hub.ToolCall
     return ("", calls) if len(calls) == len(values) else None
 
 
-def _called_in(value: dict[str, Any], before: str, losses: Losses) -> tuple[str, list[hub.ToolCall]] | None:
+def _called_in(value: dict[str, Any], before: str, losses: Losses) -> tuple[str, list[ir.ToolCall]] | None:
     match value:
         case {"commands": [*commands], **rest} if all(map(_is_keystrokes, commands or [rest])):
             texts = [member for member in rest.values() if isinstance(member, str)]
@@ -234,7 +234,7 @@ def _called_in(value: dict[str, Any], before: str, losses: Losses) -> tuple[str,
                 "members beside commands in text",
                 [member for member in rest.values() if not isinstance(member, str)],
             )
-            calls = [hub.ToolCall("bash_command", command) for command in commands]
+            calls = [ir.ToolCall("bash_command", command) for command in commands]
             return "\n".join(filter(None, [before, *texts])), calls
     names = [name for name in _CALL_NAMES if isinstance(value.get(name), str)]
     given = [name for name in _CALL_ARGUMENTS if name in value]
@@ -247,7 +247,7 @@ def _called_in(value: dict[str, Any], before: str, losses: Losses) -> tuple[str,
     losses.add("members beside a call in text", [value[name] for name in value.keys() - {names[0], given[0]}])
     if name.lower() == "final answer":
         return "\n".join(filter(None, [before, as_text(arguments)])), []
-    return before, [hub.ToolCall(name, arguments)]
+    return before, [ir.ToolCall(name, arguments)]
 
 
 def _is_keystrokes(command: Any) -> bool:
@@ -263,11 +263,11 @@ def _is_between(text: str) -> bool:
     return not re.sub(r"</?(?:tool_call|function_calls)>|<\|im_end\|>|\s", "", text)
 
 
-def _call(found: re.Match[str]) -> hub.ToolCall | None:
+def _call(found: re.Match[str]) -> ir.ToolCall | None:
     if found["json"] is not None:
         match _literal(found["json"]):
             case {"name": str(name), **rest}:
-                return hub.ToolCall(name, rest.get("arguments", rest.get("parameters")))
+                return ir.ToolCall(name, rest.get("arguments", rest.get("parameters")))
         return None
     name, body = found["name"] or found["invoked"], found["body"] or found["invocation"] or ""
     if found["name"] and not found["closed"] and (_PARAMETER.sub("", body).strip() or not body.strip()):
@@ -278,7 +278,7 @@ def _call(found: re.Match[str]) -> hub.ToolCall | None:
         ).strip("\n")
         for parameter in _PARAMETER.finditer(body)
     }
-    return hub.ToolCall(name, arguments or parse_json(body.strip()) or {})
+    return ir.ToolCall(name, arguments or parse_json(body.strip()) or {})
 
 
 def _literal(text: str) -> Any:
@@ -293,13 +293,13 @@ def _literal(text: str) -> Any:
         return value
 
 
-def _answered(part: hub.Part, *, is_final: bool) -> hub.Part:
+def _answered(part: ir.Part, *, is_final: bool) -> ir.Part:
     """Return the text after a call as its response, without the mark of one if it has that."""
-    if not isinstance(part, hub.Text):
+    if not isinstance(part, ir.Text):
         return part
     if (beginning := _RESPONSE.match(part.content)) is None:
-        return part if is_final else hub.ToolCallResponse(part.content)
-    return hub.ToolCallResponse(_without_end(part.content[beginning.end() :], _RESPONSE_ENDS))
+        return part if is_final else ir.ToolCallResponse(part.content)
+    return ir.ToolCallResponse(_without_end(part.content[beginning.end() :], _RESPONSE_ENDS))
 
 
 def _without_end(text: str, ends: tuple[str, ...]) -> str:

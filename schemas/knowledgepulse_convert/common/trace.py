@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from knowledgepulse_convert.common import boilerplate, hub
+from knowledgepulse_convert.common import boilerplate, ir
 from knowledgepulse_convert.common.elements import elements
 from knowledgepulse_convert.common.endings import End, answer_in
 from knowledgepulse_convert.common.errors import ConversionError
@@ -73,7 +73,7 @@ class Options:
     """
 
     domains: Mapping[str, str] = field(default_factory=dict)
-    outcomes: Mapping[str, hub.RunOutcome] = field(default_factory=dict)
+    outcomes: Mapping[str, ir.RunOutcome] = field(default_factory=dict)
     success_from: Mapping[str, float] = field(default_factory=dict)
     visibility: Visibility = "private"
     privacy_level: PrivacyLevel = "private"
@@ -126,7 +126,7 @@ class Conversion:
             yield b'{"step_id":%d,%b' % (number, step[1:])
 
 
-def to_trace(run: hub.Run, options: Options | None = None, usual_domain: str = "default") -> Conversion:
+def to_trace(run: ir.Run, options: Options | None = None, usual_domain: str = "default") -> Conversion:
     """Convert a run, whose messages it takes, to a trace.
 
     ``usual_domain``: the task domain that it has unless the options tell another.
@@ -142,9 +142,9 @@ def to_trace(run: hub.Run, options: Options | None = None, usual_domain: str = "
     native_id = _encodable(run.native_id or steps.hash(objective))
     trace_id = trace_id_of(native_id)
     overrides = [options.outcomes[run_id] for run_id in (trace_id, native_id) if run_id in options.outcomes]
-    outcome = reduce(hub.RunOutcome.over, [*overrides, run.outcome])
+    outcome = reduce(ir.RunOutcome.over, [*overrides, run.outcome])
     named = _judged(outcome, options.success_from)
-    outcome = reduce(hub.RunOutcome.over, [*overrides, named, outcome])
+    outcome = reduce(ir.RunOutcome.over, [*overrides, named, outcome])
     ending = _ending(run, steps.end)
     success, outcome_source = _success(ending, outcome)
     document = {
@@ -176,7 +176,7 @@ def to_trace(run: hub.Run, options: Options | None = None, usual_domain: str = "
     return Conversion(run.losses, _validated(document), steps.steps)
 
 
-def _objective(run: hub.Run, steps: _Steps, options: Options) -> str:
+def _objective(run: ir.Run, steps: _Steps, options: Options) -> str:
     objective = options.objective if steps.objective is None else steps.objective
     if not objective or not objective.strip():
         raise ConversionError(
@@ -186,7 +186,7 @@ def _objective(run: hub.Run, steps: _Steps, options: Options) -> str:
     return objective
 
 
-def _origin(run: hub.Run, native_id: str, options: Options) -> dict[str, Any]:
+def _origin(run: ir.Run, native_id: str, options: Options) -> dict[str, Any]:
     """Return what is known of where the run comes from, and what says when it ended if the run does not."""
     of_time = "unknown" if options.recorded_at is None else "file"
     known = {
@@ -202,12 +202,12 @@ def _origin(run: hub.Run, native_id: str, options: Options) -> dict[str, Any]:
     return {name: value for name, value in known.items() if value}
 
 
-def _judged(outcome: hub.RunOutcome, success_from: Mapping[str, float]) -> hub.RunOutcome:
+def _judged(outcome: ir.RunOutcome, success_from: Mapping[str, float]) -> ir.RunOutcome:
     """Return what the scores say that judge the runs; if they disagree, the run did not succeed."""
     least = [
         reward.value >= success_from[reward.name] for reward in outcome.rewards if reward.name in success_from
     ]
-    return hub.RunOutcome(success=all(least) if least else None)
+    return ir.RunOutcome(success=all(least) if least else None)
 
 
 def _told(reward: Reward) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def _told(reward: Reward) -> dict[str, Any]:
 class _Steps:
     """Steps, objective and result, collected from the messages of a run."""
 
-    def __init__(self, run: hub.Run) -> None:
+    def __init__(self, run: ir.Run) -> None:
         # The first user text of at least three words before the first tool call, or else the first user text.
         self.objective: str | None = None
         # As JSON without their ids. Each takes the place of its message in memory: of blocks, or of one text
@@ -230,7 +230,7 @@ class _Steps:
         self._asked_at = 0  # number of steps before the objective
         self._has_call = False
         self._system: list[str] = []
-        self._definitions: list[hub.ToolDefinition] = []
+        self._definitions: list[ir.ToolDefinition] = []
         self._losses = run.losses
         self._known: dict[tuple[str, str | None], Step] = {}  # the tools by name and server
         self._tools: dict[str, Step] = {}  # by id of the call
@@ -257,24 +257,24 @@ class _Steps:
         for definition in self._definitions:
             losses.add("tool definitions", [definition.name, definition.description, definition.parameters])
 
-    def _add(self, message: hub.Message) -> None:
+    def _add(self, message: ir.Message) -> None:
         for role, part in _joined(message):
             self.end.add(role, part)
             match part:
-                case hub.Text():
+                case ir.Text():
                     self._add_text(role, part.content)
-                case hub.Reasoning():
+                case ir.Reasoning():
                     self._add_thought(part.content)
-                case hub.ToolCall():
+                case ir.ToolCall():
                     self._add_call(part)
-                case hub.ToolCallResponse():
+                case ir.ToolCallResponse():
                     self._add_response(part)
-                case hub.Error():
+                case ir.Error():
                     self._add_error(part)
-                case hub.ToolDefinition():
+                case ir.ToolDefinition():
                     self._definitions.append(part)
 
-    def _add_text(self, role: hub.Role, text: str) -> None:
+    def _add_text(self, role: ir.Role, text: str) -> None:
         if not text.strip():
             return
         if role == "system":
@@ -290,7 +290,7 @@ class _Steps:
         else:
             self._put({"type": "observation", "content": text})
 
-    def _add_call(self, call: hub.ToolCall) -> None:
+    def _add_call(self, call: ir.ToolCall) -> None:
         self._has_call = True
         self.result = answer_in(call) or self.result
         tool = self._tool(call.name, call.mcp_server)
@@ -307,7 +307,7 @@ class _Steps:
             step["latency_ms"] = call.latency_ms
         self._add_own(step)
 
-    def _add_response(self, response: hub.ToolCallResponse) -> None:
+    def _add_response(self, response: ir.ToolCallResponse) -> None:
         step: Step = {"type": "observation", "content": response.response}
         tool = self._tool_of(response)
         if tool is None:
@@ -322,7 +322,7 @@ class _Steps:
         if response.is_answer:
             self.result = response.response
 
-    def _tool_of(self, response: hub.ToolCallResponse) -> Step | None:
+    def _tool_of(self, response: ir.ToolCallResponse) -> Step | None:
         tool = self._tools.get(response.id or "")
         if response.name and (tool is None or tool["name"] != response.name):  # agents may share ids
             return self._tool(response.name, response.mcp_server)
@@ -335,7 +335,7 @@ class _Steps:
         tool = {"name": name, "mcp_server": mcp_server} if mcp_server else {"name": name}
         return self._known.setdefault((name, mcp_server), tool)
 
-    def _add_error(self, error: hub.Error) -> None:
+    def _add_error(self, error: ir.Error) -> None:
         if error.message.strip():
             self._put({"type": "observation", "content": error.message})
         self._failed = self._failed or not error.interruption
@@ -360,7 +360,7 @@ class _Steps:
             self._content.insert(position, _json(own))
 
 
-def _joined(message: hub.Message) -> Iterator[tuple[hub.Role, hub.Part]]:
+def _joined(message: ir.Message) -> Iterator[tuple[ir.Role, ir.Part]]:
     """Yield a message's parts with their roles.
 
     Consecutive texts are joined. A program's own texts among the user's are the system's, and what it writes
@@ -368,7 +368,7 @@ def _joined(message: hub.Message) -> Iterator[tuple[hub.Role, hub.Part]]:
     """
     texts: list[str] = []
     for part in message.parts:
-        if isinstance(part, hub.Text):
+        if isinstance(part, ir.Text):
             texts.append(part.content)
             continue
         if texts:
@@ -379,24 +379,24 @@ def _joined(message: hub.Message) -> Iterator[tuple[hub.Role, hub.Part]]:
         yield from _joined_texts(message.role, texts)
 
 
-def _joined_texts(role: hub.Role, texts: list[str]) -> Iterator[tuple[hub.Role, hub.Part]]:
+def _joined_texts(role: ir.Role, texts: list[str]) -> Iterator[tuple[ir.Role, ir.Part]]:
     if role == "user":
         own, texts = boilerplate.split(texts)
-        yield from (("system", hub.Text(text)) for text in own)
+        yield from (("system", ir.Text(text)) for text in own)
     text = "\n".join(texts)
     if role == "assistant" and boilerplate.is_given_up(text):
-        yield role, hub.Error(text, interruption=True)
+        yield role, ir.Error(text, interruption=True)
     elif role == "assistant" and _THOUGHT.match(text):
         yield from ((role, part) for part in _thought_first(text))
     elif texts:
-        yield role, hub.Text(text)
+        yield role, ir.Text(text)
 
 
-def _thought_first(text: str) -> Iterator[hub.Part]:
+def _thought_first(text: str) -> Iterator[ir.Part]:
     """Yield the thought that some models write before their answer, and the answer."""
     thought = next(elements(text, _THOUGHT))
-    yield hub.Reasoning(thought.content.strip())
-    yield hub.Text(text[thought.end :].lstrip())
+    yield ir.Reasoning(thought.content.strip())
+    yield ir.Text(text[thought.end :].lstrip())
 
 
 def _is_short(text: str | None) -> bool:
@@ -411,7 +411,7 @@ def _arguments(arguments: Any) -> dict[str, Any] | None:
     return None if parsed == "" else {"raw": arguments}
 
 
-def _domain(run: hub.Run, domains: Mapping[str, str], usual: str) -> str:
+def _domain(run: ir.Run, domains: Mapping[str, str], usual: str) -> str:
     """Return the domain of the run's first name in the map; the format's name and `default` come last.
 
     A map without any of them leaves it the usual domain.
@@ -420,12 +420,12 @@ def _domain(run: hub.Run, domains: Mapping[str, str], usual: str) -> str:
     return next((domains[name] for name in names if name in domains), usual)
 
 
-def _ending(run: hub.Run, end: End) -> Ending:
+def _ending(run: ir.Run, end: End) -> Ending:
     ending = end.ending(run.ending)
     return "submitted" if ending == "answered" and run.unverified else ending
 
 
-def _success(ending: Ending, outcome: hub.RunOutcome) -> tuple[bool, str]:
+def _success(ending: Ending, outcome: ir.RunOutcome) -> tuple[bool, str]:
     """Return whether a run succeeded, and who says so."""
     if outcome.success is not None:
         return outcome.success, "label"

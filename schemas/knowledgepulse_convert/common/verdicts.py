@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from math import nan
 from typing import Any
 
-from knowledgepulse_convert.common.hub import RunOutcome
+from knowledgepulse_convert.common.ir import RunOutcome
 from knowledgepulse_convert.common.reading import parse_json
 from knowledgepulse_convert.common.rewards import Reward, number_of
 from knowledgepulse_convert.common.statuses import told_by

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, are_all
 from knowledgepulse_convert.common.losses import Losses
@@ -27,7 +27,7 @@ from knowledgepulse_convert.common.reading import (
 )
 from knowledgepulse_convert.messages import openai
 
-_is_message = any_of({"id": str, "role": {*hub.ROLES, "reasoning", "activity"}})
+_is_message = any_of({"id": str, "role": {*ir.ROLES, "reasoning", "activity"}})
 _is_own = any_of({"role": "assistant", "toolCalls": list}, {"role": "tool", "toolCallId": str})
 
 
@@ -36,11 +36,11 @@ def _are_messages(document: Any) -> bool:
     return are_all(_is_message, values) and any(map(_is_own, values))
 
 
-def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+def _runs(document: Any) -> Iterator[ir.Run | ConversionError]:
     yield from [_run(document, "")] if _are_messages(document) else each(document, _run)
 
 
-def _run(document: Any, path: str) -> hub.Run:
+def _run(document: Any, path: str) -> ir.Run:
     if not _are_messages(document):
         raise ConversionError(f"{path or 'the document'}: no messages of AG-UI")
     losses, native_id = Losses(), None
@@ -50,8 +50,8 @@ def _run(document: Any, path: str) -> hub.Run:
     values = [_as_chat(value) for value in unwrap(document, "messages")]
     messages = openai.messages_of(values, f"{path}.messages".lstrip("."), losses)
     joined = _with_answer_last(messages)
-    unrecorded = () if joined is messages else (hub.UNORDERED,)
-    return hub.Run(joined, native_id, losses=losses, unrecorded=unrecorded)
+    unrecorded = () if joined is messages else (ir.UNORDERED,)
+    return ir.Run(joined, native_id, losses=losses, unrecorded=unrecorded)
 
 
 def _as_chat(message: dict[str, Any]) -> dict[str, Any]:
@@ -69,17 +69,17 @@ def _as_chat(message: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
-def _with_answer_last(messages: list[hub.Message]) -> list[hub.Message]:
+def _with_answer_last(messages: list[ir.Message]) -> list[ir.Message]:
     """Return the messages with the text of the last turn behind its results, if they end with these."""
     turn = next((n for n, each in reversed([*enumerate(messages)]) if each.role == "assistant"), None)
     if turn is None or messages[-1].role != "tool":
         return messages
-    texts = [part for part in messages[turn].parts if isinstance(part, hub.Text)]
-    others = [part for part in messages[turn].parts if not isinstance(part, hub.Text)]
+    texts = [part for part in messages[turn].parts if isinstance(part, ir.Text)]
+    others = [part for part in messages[turn].parts if not isinstance(part, ir.Text)]
     if not texts:
         return messages
-    called = hub.message("assistant", *others)
-    return [*messages[:turn], called, *messages[turn + 1 :], hub.message("assistant", *texts)]
+    called = ir.message("assistant", *others)
+    return [*messages[:turn], called, *messages[turn + 1 :], ir.message("assistant", *texts)]
 
 
 FORMAT = InputFormat(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.input_format import InputFormat, of_messages
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import (
@@ -17,7 +17,7 @@ from knowledgepulse_convert.common.reading import (
     InputModel,
     as_text,
     count_others,
-    count_unread,
+    count_unmapped,
     read,
     read_record,
 )
@@ -70,12 +70,12 @@ def recognises(document: Any) -> bool:
     return any(_is_record(record) or (_is_message(record) and record is not document) for record in documents)
 
 
-def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message]:
+def messages_of(items: list[Any], path: str, losses: Losses) -> list[ir.Message]:
     """Convert Anthropic messages; raise a ConversionError if an item is not a message."""
     return [message_of(value, f"{path}[{number}]", f"{path}[]", losses) for number, value in enumerate(items)]
 
 
-def run_of_record(document: Any, path: str) -> hub.Run:
+def run_of_record(document: Any, path: str) -> ir.Run:
     """Convert a request's messages, with its response; raise a ConversionError if it is none."""
     record, losses = read_record(_Record, document, path)
     messages = [*definitions_of(record.tools or [], "tools", losses)]
@@ -85,34 +85,34 @@ def run_of_record(document: Any, path: str) -> hub.Run:
     if record.content is not None:
         answer = {"role": "assistant", "content": record.content, "stop_reason": record.stop_reason}
         messages.append(message_of(answer, "content", "", losses))
-    return hub.Run(messages, native_id=record.id, losses=losses)
+    return ir.Run(messages, native_id=record.id, losses=losses)
 
 
-def message_of(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Message:
+def message_of(value: Any, path: str, unindexed: str, losses: Losses) -> ir.Message:
     """Convert a message; ``unindexed`` is its path in the loss report."""
     message = read(_Message, value, path)
-    count_unread(message, unindexed, losses)
-    role = hub.role_of(message.role, path)
+    count_unmapped(message, unindexed, losses)
+    role = ir.role_of(message.role, path)
     blocks = message.content
     if isinstance(blocks, str):
-        parts: list[hub.Part] = [hub.Text(blocks)]
+        parts: list[ir.Part] = [ir.Text(blocks)]
     else:
         parts = [part for block in blocks for part in _parts(block, f"{unindexed}.content[]", losses)]
-    return hub.message(role, *parts, *hub.cut_off(message.stop_reason))
+    return ir.message(role, *parts, *ir.cut_off(message.stop_reason))
 
 
-def _parts(block: _Block, path: str, losses: Losses) -> Iterator[hub.Part]:
+def _parts(block: _Block, path: str, losses: Losses) -> Iterator[ir.Part]:
     if block.type == "text":
-        yield hub.Text(block.text or "")
+        yield ir.Text(block.text or "")
     elif block.type == "thinking":
-        yield hub.Reasoning(block.thinking or "")
+        yield ir.Reasoning(block.thinking or "")
     elif block.type.endswith("tool_use"):
-        yield hub.ToolCall(block.name or block.type, block.input, block.id, mcp_server=block.server_name)
+        yield ir.ToolCall(block.name or block.type, block.input, block.id, mcp_server=block.server_name)
     elif block.type.endswith("tool_result"):
         if block.tool_use_id is None and block.content is None:  # they may be in members that are not known
             losses.add_unknown(f"{path} of an empty response", block.model_extra)
         text, failed = _result(block.content, f"{path}.content", losses)
-        yield hub.ToolCallResponse(text, block.tool_use_id, failed=failed or block.is_error is True)
+        yield ir.ToolCallResponse(text, block.tool_use_id, failed=failed or block.is_error is True)
     else:
         value = [block.text, block.content, block.input]
         if block.type in _BESIDE:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.input_format import InputFormat
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import any_of
@@ -25,11 +25,11 @@ from knowledgepulse_convert.messages.blocks import contents_of
 from knowledgepulse_convert.messages.definitions import definitions_of
 
 _Object = dict[str, Any]
-_Convert = Callable[[_Object, hub.Role, str, Losses], tuple[hub.Message, ...]]
+_Convert = Callable[[_Object, ir.Role, str, Losses], tuple[ir.Message, ...]]
 _WRAPPERS = ("messages", "contents", "replies", "input", "output", "message", "content")
 
 
-def messages_of(value: Any, role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+def messages_of(value: Any, role: ir.Role, path: str, losses: Losses) -> tuple[ir.Message, ...]:
     """Convert a model's input or output.
 
     Args:
@@ -59,10 +59,10 @@ def messages_of(value: Any, role: hub.Role, path: str, losses: Losses) -> tuple[
                 return _of_list(parsed, role, path, losses)
             value = "\n".join(value)
     text = as_text(value)
-    return (hub.Message(role, (hub.Text(text),)),) if text else ()
+    return (ir.Message(role, (ir.Text(text),)),) if text else ()
 
 
-def _of_object(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+def _of_object(value: dict[str, Any], role: ir.Role, path: str, losses: Losses) -> tuple[ir.Message, ...]:
     if _is_message(value):
         return _of_list([value], role, path, losses)
     for recognises, convert in _RESPONSES:
@@ -76,10 +76,10 @@ def _of_object(value: dict[str, Any], role: hub.Role, path: str, losses: Losses)
     if len(value) == 1:
         return messages_of(next(iter(value.values())), role, path, losses)
     text = as_text(value) if value else ""
-    return (hub.Message(role, (hub.Text(text),)),) if text else ()
+    return (ir.Message(role, (ir.Text(text),)),) if text else ()
 
 
-def _completion(value: dict[str, Any], _role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+def _completion(value: dict[str, Any], _role: ir.Role, path: str, losses: Losses) -> tuple[ir.Message, ...]:
     """Return the message of a single choice, or of the first choice of an OpenAI completion."""
     choices = [value]
     if "choices" in value:
@@ -92,19 +92,19 @@ def _completion(value: dict[str, Any], _role: hub.Role, path: str, losses: Losse
     if _is_response(raw := first.get("raw")):  # Genkit's plugins may leave out the text beside a call
         known.add("raw")
         whole = messages_of(raw, "assistant", f"{path}[].raw", losses)
-        answer = max(answer, whole, key=lambda messages: len(hub.transcript_of(messages)))
+        answer = max(answer, whole, key=lambda messages: len(ir.transcript_of(messages)))
     count_others(first, known, f"{path}[]", losses)
-    return (*answer, *hub.end_of(first.get("finish_reason", first.get("finishReason"))))
+    return (*answer, *ir.end_of(first.get("finish_reason", first.get("finishReason"))))
 
 
-def _candidates(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+def _candidates(value: dict[str, Any], role: ir.Role, path: str, losses: Losses) -> tuple[ir.Message, ...]:
     """Return the message of a Gemini response's first candidate."""
     count_others(value, {"candidates"}, path, losses)
     losses.add(f"{path}.candidates[] after the first", value["candidates"][1:])
     return messages_of(value["candidates"][0], role, f"{path}.candidates[]", losses)
 
 
-def _candidate(value: dict[str, Any], _role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+def _candidate(value: dict[str, Any], _role: ir.Role, path: str, losses: Losses) -> tuple[ir.Message, ...]:
     """Return the message of a Gemini candidate, or of a response of the Agent Development Kit."""
     count_others(value, {"content", "finish_reason", "finishReason"}, path, losses)
     return gemini.answer_of(value, path, losses)
@@ -113,7 +113,7 @@ def _candidate(value: dict[str, Any], _role: hub.Role, path: str, losses: Losses
 def _in_member(name: str) -> _Convert:
     """Return what converts a response whose messages, or the only one, are in a member."""
 
-    def convert(value: _Object, role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+    def convert(value: _Object, role: ir.Role, path: str, losses: Losses) -> tuple[ir.Message, ...]:
         count_others(value, {name}, path, losses)
         inner = value[name]
         return messages_of(inner if isinstance(inner, list) else [inner], role, f"{path}.{name}", losses)
@@ -121,7 +121,7 @@ def _in_member(name: str) -> _Convert:
     return convert
 
 
-def _answer(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+def _answer(value: dict[str, Any], role: ir.Role, path: str, losses: Losses) -> tuple[ir.Message, ...]:
     """Return the message in an answer of Mastra or the Vercel AI SDK."""
     count_others(value, {"text", "toolCalls"}, path, losses)
     text = messages_of(as_text(value["text"]), role, f"{path}.text", losses)
@@ -129,7 +129,7 @@ def _answer(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) ->
     return (*text, *(vercel.messages_of(calls, f"{path}.toolCalls", losses) if calls else ()))
 
 
-def _task(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+def _task(value: dict[str, Any], role: ir.Role, path: str, losses: Losses) -> tuple[ir.Message, ...]:
     """Return the messages in the output of a task of CrewAI, or else what was asked and said."""
     count_others(value, {"description", "messages", "raw"}, path, losses)
     asked = messages_of(value.get("messages") or value["description"], "user", f"{path}.messages", losses)
@@ -137,7 +137,7 @@ def _task(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> t
     return asked if asked[-1:] == told else asked + told
 
 
-def _generations(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+def _generations(value: dict[str, Any], role: ir.Role, path: str, losses: Losses) -> tuple[ir.Message, ...]:
     """Return the messages of a LangChain LLMResult's first generation."""
     count_others(value, {"generations"}, path, losses)
     path, first = f"{path}.generations", value["generations"]
@@ -149,11 +149,11 @@ def _generations(value: dict[str, Any], role: hub.Role, path: str, losses: Losse
     count_others(first, {"message", "text"}, f"{path}[]", losses)
     inner, text = first.get("message", first.get("text")), as_text(first.get("text"))
     told = messages_of([inner] if isinstance(inner, dict) else inner, role, path, losses)
-    losses.add(f"{path}[].text", None if text in hub.transcript_of(told) else text)
+    losses.add(f"{path}[].text", None if text in ir.transcript_of(told) else text)
     return told
 
 
-def _of_list(values: list[Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+def _of_list(values: list[Any], role: ir.Role, path: str, losses: Losses) -> tuple[ir.Message, ...]:
     for recognises, convert in _LISTS:
         if recognises(values):
             return tuple(convert(values, role, path, losses))
@@ -163,7 +163,7 @@ def _of_list(values: list[Any], role: hub.Role, path: str, losses: Losses) -> tu
             count_others(item, {"role", "content"}, f"{path}[]", losses)
         values = [_as_chat(item) for item in values if not _defines_tool(item)]
         return (*definitions_of(tools, path, losses), *openai.messages_of(values, path, losses))
-    return (hub.Message(role, (hub.Text(as_text(values)),)),)
+    return (ir.Message(role, (ir.Text(as_text(values)),)),)
 
 
 _has_parts = any_of({"role": ..., "parts": list})
@@ -178,13 +178,13 @@ def _has_untyped(message: dict[str, Any]) -> bool:
     return "role" in message and isinstance(content, list) and not any("type" in block for block in content)
 
 
-def _untyped(message: dict[str, Any], path: str, losses: Losses) -> hub.Message:
+def _untyped(message: dict[str, Any], path: str, losses: Losses) -> ir.Message:
     meta = message.get("meta")  # Haystack's
     reason = meta.get("finish_reason") if isinstance(meta, dict) else None
     count_others(message, {"role", "content", "blocks", "type"}, path, losses)
     blocks = message.get("blocks", message.get("content"))
     parts = contents_of(blocks, f"{path}.content", losses)
-    return hub.message(hub.role_of(as_text(message["role"]), path), *parts, *hub.cut_off(reason))
+    return ir.message(ir.role_of(as_text(message["role"]), path), *parts, *ir.cut_off(reason))
 
 
 def _defines_tool(message: dict[str, Any]) -> bool:
@@ -204,7 +204,7 @@ def _as_chat(message: dict[str, Any]) -> dict[str, Any]:
         rest = without(extra, "tool_calls")
         message = message | {"tool_calls": extra["tool_calls"], "additional_kwargs": rest}
     name = message.get("role")
-    if isinstance(name, str) and name not in hub.ROLES:
+    if isinstance(name, str) and name not in ir.ROLES:
         message = {"name": name} | message | {"role": "tool"}
     content = parse_json(message.get("content"))
     if isinstance(content, dict):
@@ -214,10 +214,10 @@ def _as_chat(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
-def _dotted_call(value: dict[str, Any], path: str, losses: Losses) -> hub.Message:
+def _dotted_call(value: dict[str, Any], path: str, losses: Losses) -> ir.Message:
     """Return the message with a call of any-agent's."""
     count_others(value, {"tool.name", "tool.args"}, f"{path}[]", losses)
-    return hub.message("assistant", hub.ToolCall(as_text(value["tool.name"]), value.get("tool.args")))
+    return ir.message("assistant", ir.ToolCall(as_text(value["tool.name"]), value.get("tool.args")))
 
 
 def _is_message(value: dict[str, Any]) -> bool:
@@ -237,7 +237,7 @@ _is_choice = any_of(*({"message": dict, name: ...} for name in _REASONS))
 
 
 _LISTS: tuple[
-    tuple[Callable[[Any], bool], Callable[[Any, hub.Role, str, Losses], Iterable[hub.Message]]], ...
+    tuple[Callable[[Any], bool], Callable[[Any, ir.Role, str, Losses], Iterable[ir.Message]]], ...
 ] = (
     (
         lambda values: all(map(_has_own_blocks, values)),
@@ -284,10 +284,10 @@ _RESPONSES: tuple[tuple[Callable[[_Object], bool], _Convert], ...] = (
 def _format(name: str, text: str | None, members: str, recognises: Callable[[Any], bool]) -> InputFormat:
     """Return the format of a vendor's messages, which are read like the messages of a tracer."""
 
-    def runs(document: Any) -> Iterator[hub.Run]:
+    def runs(document: Any) -> Iterator[ir.Run]:
         losses = Losses()
         messages = list(messages_of(document, "user", "messages", losses))
-        yield hub.Run(messages, losses=losses)
+        yield ir.Run(messages, losses=losses)
 
     return InputFormat(name, text, members, recognises, runs)
 

@@ -15,8 +15,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from knowledgepulse_convert.common.errors import ConversionError
-from knowledgepulse_convert.common.hub import Message, Run
 from knowledgepulse_convert.common.input_format import InputFormat, of_messages
+from knowledgepulse_convert.common.ir import Message, Run
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import as_text, without
 from knowledgepulse_convert.messages import anthropic

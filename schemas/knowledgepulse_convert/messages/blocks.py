@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.exit_codes import exit_code_of
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import as_text, count_others, text_or_none, without
@@ -21,7 +21,7 @@ from knowledgepulse_convert.common.words import words
 
 _TYPES = ("type", "part_kind", "kind", "block_type")
 _TEXT = words("text input_text output_text summary_text reasoning_text tool_output logs text_content")
-_OF_ROLE: dict[str, hub.Role] = {"user-prompt": "user", "system-prompt": "system"}
+_OF_ROLE: dict[str, ir.Role] = {"user-prompt": "user", "system-prompt": "system"}
 """Types of texts that tell their role: a message of Pydantic AI may have both."""
 _REASONING = {"thinking", "think", "reasoning", "text_reasoning", "reasoning_content"}
 _CALL = words(
@@ -65,7 +65,7 @@ def _with_type(block: dict[str, Any]) -> dict[str, Any]:
 
 Block = Annotated[dict[str, Any], AfterValidator(_with_type)]
 """A block with a type, in an input model."""
-Parts = Iterator[tuple[hub.Role | None, hub.Part]]
+Parts = Iterator[tuple[ir.Role | None, ir.Part]]
 """The parts of a block, each with the role that the block tells."""
 
 
@@ -79,25 +79,25 @@ def parts_of(block: Any, path: str, losses: Losses, kind: str = "") -> Parts:
             yield from parts_of(inner, path, losses)
     elif not isinstance(block, dict):
         if text := as_text(block):
-            yield None, hub.Text(text)
+            yield None, ir.Text(text)
     else:
         yield from _parts(block, path, losses, kind)
 
 
-def contents_of(block: Any, path: str, losses: Losses, kind: str = "") -> list[hub.Part]:
+def contents_of(block: Any, path: str, losses: Losses, kind: str = "") -> list[ir.Part]:
     """Return what :func:`parts_of` reads, without the roles that blocks tell."""
     return [part for _, part in parts_of(block, path, losses, kind)]
 
 
 def text_of(block: Any, path: str, losses: Losses) -> str:
     """Return the visible text of what :func:`parts_of` reads, one part a line."""
-    return hub.join_texts(contents_of(block, path, losses))
+    return ir.join_texts(contents_of(block, path, losses))
 
 
-def responded(text: str, retry: bool, block: dict[str, Any]) -> hub.ToolCallResponse:
+def responded(text: str, retry: bool, block: dict[str, Any]) -> ir.ToolCallResponse:
     """Return the response in a block with one of the usual names for its call."""
     call_id, name = _first(block, _RESPONSE_IDS), _first(block, _NAMES)
-    return hub.ToolCallResponse(text, text_or_none(call_id), text_or_none(name), retry or is_failed(block))
+    return ir.ToolCallResponse(text, text_or_none(call_id), text_or_none(name), retry or is_failed(block))
 
 
 def is_failed(response: dict[str, Any]) -> bool:
@@ -128,14 +128,14 @@ def _parts(block: dict[str, Any], path: str, losses: Losses, kind: str = "") -> 
             yield _OF_ROLE[kind], part
     elif kind in _TEXT or (not kind and isinstance(block.get("text"), str)):
         text = _read(block, ("text", "content", "logs", "thought"), path, losses)
-        yield None, hub.Reasoning(text) if block.get("thought") is True else hub.Text(text)
+        yield None, ir.Reasoning(text) if block.get("thought") is True else ir.Text(text)
     elif kind in _REASONING:
         names = (*_REASONING, "reasoning_text", "text", "content")
-        yield None, hub.Reasoning(_read(block, names, path, losses))
+        yield None, ir.Reasoning(_read(block, names, path, losses))
     elif kind in _CALL or (kind in ("", "function") and isinstance(block.get("name"), str)):
         count_others(block, {*_TYPES, *_NAMES, *_CALL_IDS, *_ARGUMENTS, _SERVER}, path, losses)
         name, call_id = as_text(_first(block, _NAMES)), text_or_none(_first(block, _CALL_IDS))
-        yield None, hub.ToolCall(name, _first(block, _ARGUMENTS), call_id, text_or_none(block.get(_SERVER)))
+        yield None, ir.ToolCall(name, _first(block, _ARGUMENTS), call_id, text_or_none(block.get(_SERVER)))
     elif kind in _RESPONSE:
         yield from _response(block, path, losses)
     else:
@@ -166,10 +166,10 @@ def _unwrapped(block: dict[str, Any], path: str, losses: Losses) -> dict[str, An
 
 def _other_parts(kind: str, block: dict[str, Any], path: str, losses: Losses) -> Parts:
     if kind == "search_result":
-        yield None, hub.Text(as_text(without(block, *_TYPES)))
+        yield None, ir.Text(as_text(without(block, *_TYPES)))
     elif kind == "refusal":
-        yield None, hub.Text(_read(block, ("refusal",), path, losses))
-        yield None, hub.Error(interruption=True)
+        yield None, ir.Text(_read(block, ("refusal",), path, losses))
+        yield None, ir.Error(interruption=True)
     elif kind in _MEDIA:
         losses.add(path, block)
     else:

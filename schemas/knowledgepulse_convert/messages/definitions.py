@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import as_text, count_others, parse_json
 
@@ -21,17 +21,17 @@ _WRAPPERS = (
 _PARAMETERS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
 
 
-def definitions_of(value: Any, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+def definitions_of(value: Any, path: str, losses: Losses) -> tuple[ir.Message, ...]:
     """Return a system message with the definitions in a request's tools; none if there are none.
 
     The value is a list of definitions, an object that contains one, or its JSON text. What is no definition,
     and a definition's other members, are losses.
     """
     definitions = tuple(_definitions(value, path, losses))
-    return (hub.Message("system", definitions),) if definitions else ()
+    return (ir.Message("system", definitions),) if definitions else ()
 
 
-def _definitions(value: Any, path: str, losses: Losses) -> Iterator[hub.ToolDefinition]:
+def _definitions(value: Any, path: str, losses: Losses) -> Iterator[ir.ToolDefinition]:
     value = parse_json(value)
     if isinstance(value, list):
         for item in value:
@@ -51,5 +51,5 @@ def _definitions(value: Any, path: str, losses: Losses) -> Iterator[hub.ToolDefi
         parameters = next((rest.pop(known) for known in _PARAMETERS if known in rest), None)
         if isinstance(parameters, dict) and parameters.keys() == {"json"}:  # Bedrock
             parameters = parameters["json"]
-        yield hub.ToolDefinition(name, as_text(rest.pop("description", "")), parameters)
+        yield ir.ToolDefinition(name, as_text(rest.pop("description", "")), parameters)
     count_others(rest, set(), path, losses)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import as_text, count_others, text_or_none, unwrap, without
@@ -31,7 +31,7 @@ def recognises_all(document: Any) -> bool:
     return isinstance(contents, list) and bool(contents) and all(map(recognises, contents))
 
 
-def message_of(content: Any, role: hub.Role, path: str, losses: Losses) -> hub.Message:
+def message_of(content: Any, role: ir.Role, path: str, losses: Losses) -> ir.Message:
     """Convert a content: ``{"role", "parts": [{"text" | "function_call" | …}]}``; ``role`` if it has none.
 
     Raises:
@@ -41,39 +41,39 @@ def message_of(content: Any, role: hub.Role, path: str, losses: Losses) -> hub.M
         raise ConversionError(f"{path}: not an object with `parts`")
     count_others(content, {"role", "parts"}, path, losses)
     parts = (_part(part, f"{path}.parts[]", losses) for part in content["parts"])
-    return hub.message(hub.ROLES.get(as_text(content.get("role")), role), *parts)
+    return ir.message(ir.ROLES.get(as_text(content.get("role")), role), *parts)
 
 
-def answer_of(response: dict[str, Any], path: str, losses: Losses) -> tuple[hub.Message, ...]:
+def answer_of(response: dict[str, Any], path: str, losses: Losses) -> tuple[ir.Message, ...]:
     """Convert a candidate, or a response of the Agent Development Kit: ``{"content", "finish_reason"}``."""
     content, finish = response.get("content"), response.get("finish_reason", response.get("finishReason"))
     answer = (message_of(content, "assistant", f"{path}.content", losses),) if content else ()
-    return (*answer, *hub.end_of(finish))
+    return (*answer, *ir.end_of(finish))
 
 
-def _part(part: Any, path: str, losses: Losses) -> hub.Part | None:
+def _part(part: Any, path: str, losses: Losses) -> ir.Part | None:
     match part:
         case {"function_call": dict(called), **rest} | {"functionCall": dict(called), **rest}:
             count_others(rest | called, {"name", "args", "id"}, path, losses)
-            return hub.ToolCall(
+            return ir.ToolCall(
                 as_text(called.get("name")), called.get("args"), text_or_none(called.get("id"))
             )
         case {"function_response": dict(answered), **rest} | {"functionResponse": dict(answered), **rest}:
             count_others(rest | answered, {"name", "response", "id"}, path, losses)
             text, failed = _response(answered.get("response"))
             call_id, name = text_or_none(answered.get("id")), text_or_none(answered.get("name"))
-            return hub.ToolCallResponse(text, call_id, name, failed=failed)
+            return ir.ToolCallResponse(text, call_id, name, failed=failed)
         case {"executable_code": dict(code), **rest} | {"executableCode": dict(code), **rest}:
             count_others(rest, set(), path, losses)
-            return hub.ToolCall(_RUNS_CODE, without(code, "id"), text_or_none(code.get("id")))
+            return ir.ToolCall(_RUNS_CODE, without(code, "id"), text_or_none(code.get("id")))
         case {"code_execution_result": dict(ran), **rest} | {"codeExecutionResult": dict(ran), **rest}:
             count_others(rest | ran, {"outcome", "output", "id"}, path, losses)
             failed = is_failure(ran.get("outcome"))
             call_id = text_or_none(ran.get("id"))
-            return hub.ToolCallResponse(as_text(ran.get("output")), call_id, _RUNS_CODE, failed=failed)
+            return ir.ToolCallResponse(as_text(ran.get("output")), call_id, _RUNS_CODE, failed=failed)
         case {"text": str(text), **rest}:
             count_others(rest, {"thought"}, path, losses)
-            return hub.Reasoning(text) if rest.get("thought") is True else hub.Text(text)
+            return ir.Reasoning(text) if rest.get("thought") is True else ir.Text(text)
     if isinstance(part, dict) and not _MEDIA.isdisjoint(part):
         losses.add(path, part)
     else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, of_messages
 from knowledgepulse_convert.common.losses import Losses
@@ -19,7 +19,7 @@ from knowledgepulse_convert.common.reading import (
     InputModel,
     as_text,
     count_others,
-    count_unread,
+    count_unmapped,
     parse_time,
     read,
     read_record,
@@ -29,7 +29,7 @@ from knowledgepulse_convert.common.reading import (
 from knowledgepulse_convert.messages import openai
 from knowledgepulse_convert.messages.blocks import contents_of
 
-_ROLES: dict[str, hub.Role] = {
+_ROLES: dict[str, ir.Role] = {
     "system": "system",
     "human": "user",
     "ai": "assistant",
@@ -90,7 +90,7 @@ def _recognises(document: Any) -> bool:
     return isinstance(messages, list) and bool(messages) and all(is_message(message) for message in messages)
 
 
-def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message]:
+def messages_of(items: list[Any], path: str, losses: Losses) -> list[ir.Message]:
     """Convert LangChain messages; raise a ConversionError if an item is not a message."""
     return [_message(value, f"{path}[{number}]", f"{path}[]", losses) for number, value in enumerate(items)]
 
@@ -103,21 +103,21 @@ def is_message(value: Any) -> bool:
         return False
 
 
-def _run_of_state(document: Any, path: str) -> hub.Run:
+def _run_of_state(document: Any, path: str) -> ir.Run:
     if isinstance(document, dict) and "values" in document:
         snapshot, losses = read_record(_Snapshot, document, path)
         messages = messages_of(snapshot.values.messages, "values.messages", losses)
         if any(isinstance(task, dict) and task.get("error") for task in snapshot.tasks or ()):
-            messages.append(hub.message("assistant", hub.Error()))
+            messages.append(ir.message("assistant", ir.Error()))
         checkpoint = dict(snapshot.checkpoint or {})
         native = [checkpoint.pop("thread_id", None), checkpoint.pop("checkpoint_id", None)]
         losses.add("checkpoint", checkpoint)
         losses.add("tasks", snapshot.tasks)
         native_id = "/".join(identifier for identifier in native if isinstance(identifier, str)) or None
         ended_at = parse_time(snapshot.created_at)
-        return hub.Run(messages, native_id=native_id, ended_at=ended_at, losses=losses)
+        return ir.Run(messages, native_id=native_id, ended_at=ended_at, losses=losses)
     state, losses = read_record(_State, document, path)
-    return hub.Run(messages_of(state.messages, "messages", losses), losses=losses)
+    return ir.Run(messages_of(state.messages, "messages", losses), losses=losses)
 
 
 def _plain(value: Any) -> tuple[dict[str, Any], set[str]]:
@@ -133,7 +133,7 @@ def _plain(value: Any) -> tuple[dict[str, Any], set[str]]:
     return dict(value), set(value)
 
 
-def _message(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Message:
+def _message(value: Any, path: str, unindexed: str, losses: Losses) -> ir.Message:
     try:
         plain, around = _plain(value)
     except (AttributeError, TypeError, LookupError):
@@ -143,39 +143,39 @@ def _message(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Messa
     if kind not in _ROLES:
         raise ConversionError(f"{path}.type: {message.type!r} is none of {', '.join(_ROLES)}")
     count_others(value, around, unindexed, losses)
-    count_unread(message, unindexed, losses)
+    count_unmapped(message, unindexed, losses)
     losses.add(f"{unindexed}.additional_kwargs", without(message.additional_kwargs or {}, *_ELSEWHERE))
     losses.add(f"{unindexed}.response_metadata", message.response_metadata)
-    role = hub.ROLES.get((message.role or "").lower(), "assistant") if kind == "chat" else _ROLES[kind]
+    role = ir.ROLES.get((message.role or "").lower(), "assistant") if kind == "chat" else _ROLES[kind]
     parts = contents_of(message.content, f"{unindexed}.content[]", losses)
-    content = [part for part in parts if not isinstance(part, hub.ToolCall)]
+    content = [part for part in parts if not isinstance(part, ir.ToolCall)]
     if role == "tool":
         failed = message.status == "error"
-        response = hub.ToolCallResponse(
-            hub.join_texts(content), message.tool_call_id, message.name, failed=failed
+        response = ir.ToolCallResponse(
+            ir.join_texts(content), message.tool_call_id, message.name, failed=failed
         )
-        return hub.message(role, response)
+        return ir.message(role, response)
     losses.add(f"{unindexed}.name", message.name)
-    role = hub.without_example(role, message.name, message.tool_calls)
-    in_content = (part for part in parts if isinstance(part, hub.ToolCall))
+    role = ir.without_example(role, message.name, message.tool_calls)
+    in_content = (part for part in parts if isinstance(part, ir.ToolCall))
     calls = _calls(message, path, unindexed, losses) or in_content  # which ``tool_calls`` otherwise repeats
-    thought = hub.reasoning(text_or_none((message.additional_kwargs or {}).get("reasoning_content")))
-    return hub.message(role, thought, *content, *calls, *_cut_off(message))
+    thought = ir.reasoning(text_or_none((message.additional_kwargs or {}).get("reasoning_content")))
+    return ir.message(role, thought, *content, *calls, *_cut_off(message))
 
 
-def _calls(message: _Message, path: str, unindexed: str, losses: Losses) -> Sequence[hub.Part]:
+def _calls(message: _Message, path: str, unindexed: str, losses: Losses) -> Sequence[ir.Part]:
     if not message.tool_calls and not message.invalid_tool_calls:
         return _provider_calls(message, path, unindexed, losses)
-    calls: list[hub.Part] = [
-        hub.ToolCall(call.name or "", call.args, call.id) for call in message.tool_calls or ()
+    calls: list[ir.Part] = [
+        ir.ToolCall(call.name or "", call.args, call.id) for call in message.tool_calls or ()
     ]
     for call in message.invalid_tool_calls or ():
-        calls.append(hub.ToolCall(call.name or "", as_text(call.args), call.id))
-        calls.append(hub.ToolCallResponse(call.error or "", call.id, call.name, failed=True))
+        calls.append(ir.ToolCall(call.name or "", as_text(call.args), call.id))
+        calls.append(ir.ToolCallResponse(call.error or "", call.id, call.name, failed=True))
     return calls
 
 
-def _provider_calls(message: _Message, path: str, unindexed: str, losses: Losses) -> tuple[hub.Part, ...]:
+def _provider_calls(message: _Message, path: str, unindexed: str, losses: Losses) -> tuple[ir.Part, ...]:
     """Return the calls in OpenAI's form, as LangChain kept them before it had ``tool_calls``."""
     own = message.additional_kwargs or {}
     chat = {name: own.get(name) or None for name in ("tool_calls", "function_call")} | {"role": "assistant"}
@@ -183,10 +183,10 @@ def _provider_calls(message: _Message, path: str, unindexed: str, losses: Losses
     return openai.messages_of([chat], f"{path}.{name}", losses, f"{unindexed}.{name}")[0].parts
 
 
-def _cut_off(message: _Message) -> Iterator[hub.Part]:
+def _cut_off(message: _Message) -> Iterator[ir.Part]:
     metadata = message.response_metadata or {}
     reasons = (metadata.get("finish_reason"), metadata.get("stop_reason"))
-    yield from [error for reason in reasons for error in hub.cut_off(reason)][:1]
+    yield from [error for reason in reasons for error in ir.cut_off(reason)][:1]
 
 
 FORMAT = InputFormat(

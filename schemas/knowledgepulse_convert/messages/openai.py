@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, of_messages
 from knowledgepulse_convert.common.losses import Losses
@@ -26,7 +26,7 @@ from knowledgepulse_convert.common.reading import (
     InputModel,
     as_text,
     count_others,
-    count_unread,
+    count_unmapped,
     parse_json,
     parse_time,
     read,
@@ -132,7 +132,7 @@ def _recognises(document: Any) -> bool:
     return are_items(document) and _fit(document)
 
 
-def messages_of(items: list[Any], path: str, losses: Losses, lost_at: str | None = None) -> list[hub.Message]:
+def messages_of(items: list[Any], path: str, losses: Losses, lost_at: str | None = None) -> list[ir.Message]:
     """Convert chat messages or Responses items; ``lost_at`` is a message's path in the loss report.
 
     Raises:
@@ -147,7 +147,7 @@ def messages_of(items: list[Any], path: str, losses: Losses, lost_at: str | None
         if _is_empty_response(messages[-1]):  # the response may be in a member that is not known
             losses.add_unknown(f"{lost_at} of an empty response", item.model_extra)
         elif not item.is_hosted_call:
-            count_unread(item, lost_at, losses)
+            count_unmapped(item, lost_at, losses)
     return messages
 
 
@@ -179,11 +179,11 @@ def _renamed_call(call: Any) -> Any:
     return call
 
 
-def _is_empty_response(message: hub.Message) -> bool:
-    return any(isinstance(part, hub.ToolCallResponse) and not part.response for part in message.parts)
+def _is_empty_response(message: ir.Message) -> bool:
+    return any(isinstance(part, ir.ToolCallResponse) and not part.response for part in message.parts)
 
 
-def _run_of_record(document: Any, path: str) -> hub.Run:
+def _run_of_record(document: Any, path: str) -> ir.Run:
     record, losses = read_record(_Record, document, path)
     losses.add("metadata", record.metadata)
     inputs = record.messages if record.messages is not None else record.input
@@ -196,7 +196,7 @@ def _run_of_record(document: Any, path: str) -> hub.Run:
     if record.choices:
         choice, *others = record.choices
         messages.append(_message(choice.message, "choices[0].message", "choices[0].message", losses))
-        messages += hub.end_of(choice.finish_reason)
+        messages += ir.end_of(choice.finish_reason)
         for other in others:
             losses.add("choices[] after the first", other.message.content or other.finish_reason)
     if record.output is not None:
@@ -204,37 +204,37 @@ def _run_of_record(document: Any, path: str) -> hub.Run:
     ending = told_by(record.status)
     if record.error is not None or ending:
         problem = _error_text(record.error, "error", losses)
-        messages.append(hub.message("assistant", hub.Error(problem, interruption=ending == "cut_off")))
+        messages.append(ir.message("assistant", ir.Error(problem, interruption=ending == "cut_off")))
     ended = record.completed_at or record.created_at or record.created
     is_llama_index = any(isinstance(item, dict) and isinstance(item.get("options"), dict) for item in inputs)
     unrecorded = ("finish reasons",) if is_llama_index else ()
-    return hub.Run(messages, record.id, ended_at=parse_time(ended), losses=losses, unrecorded=unrecorded)
+    return ir.Run(messages, record.id, ended_at=parse_time(ended), losses=losses, unrecorded=unrecorded)
 
 
-def _instructions(record: _Record, losses: Losses) -> Iterator[hub.Message]:
+def _instructions(record: _Record, losses: Losses) -> Iterator[ir.Message]:
     yield from definitions_of(record.tools or [], "tools", losses)
     if isinstance(record.instructions, str):
-        yield hub.message("system", hub.Text(record.instructions))
+        yield ir.message("system", ir.Text(record.instructions))
     elif record.instructions is not None:
         yield from messages_of(record.instructions, "instructions", losses)
 
 
-def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Message:
+def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> ir.Message:
     """Convert an item with a role."""
-    role = hub.role_of(item.role or "", path)
+    role = ir.role_of(item.role or "", path)
     content = contents_of(item.content, f"{lost_at}.content[]", losses)
     if role == "tool":
-        text, failed = hub.join_texts(content), is_failed({**item.__dict__, **(item.model_extra or {})})
+        text, failed = ir.join_texts(content), is_failed({**item.__dict__, **(item.model_extra or {})})
         if isinstance(item.error, str) and item.error not in text:
             text = "\n".join(filter(None, [text, item.error]))
-        return hub.message(role, hub.ToolCallResponse(text, item.tool_call_id, item.name, failed))
+        return ir.message(role, ir.ToolCallResponse(text, item.tool_call_id, item.name, failed))
     losses.add(f"{lost_at}.name", item.name)
-    role = hub.without_example(role, item.name, item.tool_calls)
+    role = ir.without_example(role, item.name, item.tool_calls)
     thoughts = _thoughts(item.reasoning, f"{lost_at}.reasoning[]", losses)
-    parts = [hub.reasoning(item.reasoning_content), *thoughts, *content]
+    parts = [ir.reasoning(item.reasoning_content), *thoughts, *content]
     parts += _thoughts(item.summary, f"{lost_at}.summary[]", losses)
     if item.refusal:
-        parts += [hub.Text(item.refusal), hub.Error(interruption=True)]
+        parts += [ir.Text(item.refusal), ir.Error(interruption=True)]
     for number, call in enumerate(item.tool_calls or ()):
         called = call.function or call.custom
         if called is None:
@@ -243,46 +243,46 @@ def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Messag
             parts.append(part)
     if item.function_call is not None:
         parts.append(_tool_call(item.function_call, None))
-    return hub.message(role, *parts)
+    return ir.message(role, *parts)
 
 
-def _thoughts(blocks: Any, path: str, losses: Losses) -> list[hub.Reasoning | None]:
+def _thoughts(blocks: Any, path: str, losses: Losses) -> list[ir.Reasoning | None]:
     return [
-        hub.reasoning(hub.text_of(part))
+        ir.reasoning(ir.text_of(part))
         for part in contents_of(blocks, path, losses)
-        if isinstance(part, hub.Text | hub.Reasoning)
+        if isinstance(part, ir.Text | ir.Reasoning)
     ]
 
 
-def _tool_call(called: _Called, call_id: str | None) -> hub.ToolCall:
-    return hub.ToolCall(called.name, called.input if called.arguments is None else called.arguments, call_id)
+def _tool_call(called: _Called, call_id: str | None) -> ir.ToolCall:
+    return ir.ToolCall(called.name, called.input if called.arguments is None else called.arguments, call_id)
 
 
-def _of_item(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Message:
+def _of_item(item: _Item, path: str, lost_at: str, losses: Losses) -> ir.Message:
     """Convert an item without a role."""
     kind = item.type or ""
     if not kind:
         raise ConversionError(f"{path}: neither `role` nor `type`")
     if kind in _CALLS:
-        return hub.message("assistant", *_call(item, item.arguments, [item.output], lost_at, losses))
+        return ir.message("assistant", *_call(item, item.arguments, [item.output], lost_at, losses))
     if item.is_hosted_call:
-        return hub.message("assistant", *_hosted_call(item, lost_at, losses))
+        return ir.message("assistant", *_hosted_call(item, lost_at, losses))
     if kind == "reasoning":
         thoughts = _thoughts(item.summary, f"{lost_at}.summary[]", losses)
-        return hub.message("assistant", *thoughts, *_thoughts(item.content, f"{lost_at}.content[]", losses))
+        return ir.message("assistant", *thoughts, *_thoughts(item.content, f"{lost_at}.content[]", losses))
     if kind.endswith("_output"):
         text = _output_text(item.output, f"{lost_at}.output", losses)
-        response = hub.ToolCallResponse(text, item.call_id or item.id, item.name, failed=_failed(item))
-        return hub.message("tool", response)
+        response = ir.ToolCallResponse(text, item.call_id or item.id, item.name, failed=_failed(item))
+        return ir.message("tool", response)
     value = [item.content, item.arguments, item.input, item.output]
     if kind in _BESIDE:
         losses.add(f"{lost_at}.{kind}", value)
     else:
         losses.add_unknown(f"{lost_at}.{kind}", value, item.model_dump())
-    return hub.message("assistant")
+    return ir.message("assistant")
 
 
-def _hosted_call(item: _Item, path: str, losses: Losses) -> Iterator[hub.Part]:
+def _hosted_call(item: _Item, path: str, losses: Losses) -> Iterator[ir.Part]:
     members = dict(item.model_extra or {})
     members |= {
         name: value for name, value in (("arguments", item.arguments), ("input", item.input)) if value
@@ -292,17 +292,17 @@ def _hosted_call(item: _Item, path: str, losses: Losses) -> Iterator[hub.Part]:
     yield from _call(item, members or None, results, path, losses)
 
 
-def _call(item: _Item, arguments: Any, results: list[Any], path: str, losses: Losses) -> Iterator[hub.Part]:
+def _call(item: _Item, arguments: Any, results: list[Any], path: str, losses: Losses) -> Iterator[ir.Part]:
     """Yield a call, and its response if the same item contains it."""
     name, call_id = item.name or (item.type or "").removesuffix("_call"), item.call_id or item.id
-    yield hub.ToolCall(
+    yield ir.ToolCall(
         name, item.input if arguments is None else arguments, call_id, mcp_server=item.server_label
     )
     answers = [_output_text(result, f"{path}.output", losses) for result in results if result]
     if item.error:
         answers.append(_error_text(item.error, f"{path}.error", losses))
     if answers or _failed(item):
-        yield hub.ToolCallResponse("\n".join(answers), call_id, name, failed=_failed(item))
+        yield ir.ToolCallResponse("\n".join(answers), call_id, name, failed=_failed(item))
 
 
 def _failed(item: _Item) -> bool:
@@ -365,8 +365,7 @@ def _fit(values: str | list[dict[str, Any]]) -> bool:
     """Check that all messages and items can be read as this format's."""
     try:
         return isinstance(values, str) or all(
-            role is None or role in hub.ROLES
-            for role in (read(_Item, _renamed(item)).role for item in values)
+            role is None or role in ir.ROLES for role in (read(_Item, _renamed(item)).role for item in values)
         )
     except ConversionError:
         return False

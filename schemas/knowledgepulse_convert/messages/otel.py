@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import (
     InputModel,
     as_text,
     count_others,
-    count_unread,
+    count_unmapped,
     parse_json,
     read,
     text_or_none,
@@ -37,50 +37,50 @@ class _Message(InputModel):
     tool_call_id: str | None = None
 
 
-def messages_of(document: Any, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+def messages_of(document: Any, path: str, losses: Losses) -> tuple[ir.Message, ...]:
     """Convert messages, a list or its JSON text; raise a ConversionError if they violate the conventions."""
     parsed = parse_json(document)
     if not isinstance(parsed, list):
         raise ConversionError(f"{path}: not a list of messages with `role` and `parts`")
-    messages: list[hub.Message] = []
+    messages: list[ir.Message] = []
     is_piece = False
     for number, value in enumerate(parsed):
         if isinstance(value, dict) and "role" in value and "content" in value and "parts" not in value:
             messages.append(flat_message(value, "user", path, losses))  # some write OpenAI messages instead
             continue
         message = read(_Message, value, f"{path}[{number}]")
-        role = hub.role_of(message.role, f"{path}[{number}]")
-        count_unread(message, f"{path}[]", losses)
+        role = ir.role_of(message.role, f"{path}[{number}]")
+        count_unmapped(message, f"{path}[]", losses)
         if role == "tool" and not message.parts:  # Koog's, before each request
             continue
         parts = [part for item in message.parts for part in _parts(item, f"{path}[].parts[]", losses)]
-        if role == "tool" and all(isinstance(part, hub.Text) for part in parts):
-            response = hub.join_texts(parts)
+        if role == "tool" and all(isinstance(part, ir.Text) for part in parts):
+            response = ir.join_texts(parts)
             parts = [wrapped.response_of(response, f"{path}[].parts[]", losses, call_id=message.tool_call_id)]
         parts += _calls(message.tool_calls, path, losses)
         if is_piece:
             parts = _joined(messages.pop().parts, parts)
         is_piece = message.finish_reason == ""  # of an answer that ADK streamed
-        messages.append(hub.message(role, *parts, *hub.cut_off(message.finish_reason)))
+        messages.append(ir.message(role, *parts, *ir.cut_off(message.finish_reason)))
     return tuple(messages)
 
 
-def _joined(pieces: tuple[hub.Part, ...], parts: list[hub.Part]) -> list[hub.Part]:
+def _joined(pieces: tuple[ir.Part, ...], parts: list[ir.Part]) -> list[ir.Part]:
     """Return the parts of an answer whose text may have been cut between two messages."""
     match [*pieces[-1:], *parts[:1]]:
-        case [hub.Text(before), hub.Text(after)]:
-            return [*pieces[:-1], hub.Text(before + after), *parts[1:]]
+        case [ir.Text(before), ir.Text(after)]:
+            return [*pieces[:-1], ir.Text(before + after), *parts[1:]]
     return [*pieces, *parts]
 
 
-def _calls(calls: Any, path: str, losses: Losses) -> Iterator[hub.Part]:
+def _calls(calls: Any, path: str, losses: Losses) -> Iterator[ir.Part]:
     """Yield calls in the form of OpenAI's API."""
     if calls:
         (message,) = openai.messages_of([{"role": "assistant", "tool_calls": calls}], path, losses)
         yield from message.parts
 
 
-def _parts(part: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part]:
+def _parts(part: dict[str, Any], path: str, losses: Losses) -> Iterator[ir.Part]:
     match part:
         case {"type": "reasoningContent", "content": {**content}, **rest}:  # Strands
             count_others(rest, set(), path, losses)
@@ -89,7 +89,7 @@ def _parts(part: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part
         case {"type": "server_tool_call", **rest}:
             count_others(rest, {"name", "server_tool_call", "id"}, path, losses)
             name, call_id = as_text(rest.get("name")), text_or_none(rest.get("id"))
-            yield hub.ToolCall(name, rest.get("server_tool_call"), call_id)
+            yield ir.ToolCall(name, rest.get("server_tool_call"), call_id)
         case {"type": "tool_call_response" | "server_tool_call_response", **rest}:
             count_others(rest, {"id", "name", *_RESPONSES}, path, losses)
             name = next((name for name in _RESPONSES if rest.get(name) is not None), _RESPONSES[0])
@@ -104,15 +104,15 @@ def _parts(part: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part
             yield from contents_of(part, path, losses)
 
 
-def flat_message(values: dict[str, Any], default: hub.Role, path: str, losses: Losses) -> hub.Message:
+def flat_message(values: dict[str, Any], default: ir.Role, path: str, losses: Losses) -> ir.Message:
     """Convert an OpenAI chat message, of which some members may be JSON text.
 
     Its content may be that of another vendor's message.
     """
-    role = hub.ROLES.get(as_text(values.get("role")), default)
+    role = ir.ROLES.get(as_text(values.get("role")), default)
     if (parts := wrapped.parts_of(values.get("content"), role, f"{path}.content", losses)) is not None:
         count_others(values, {"role", "content", "finish_reason", "index", "message", "id"}, path, losses)
-        return hub.message(role, *parts, *hub.cut_off(values.get("finish_reason")))
+        return ir.message(role, *parts, *ir.cut_off(values.get("finish_reason")))
     content = parse_json(values.get("content"))
     if not (
         isinstance(content, list) and all(isinstance(block, dict) and "type" in block for block in content)
@@ -124,4 +124,4 @@ def flat_message(values: dict[str, Any], default: hub.Role, path: str, losses: L
     if role == "tool":
         chat.setdefault("tool_call_id", values.get("id"))
     (message,) = openai.messages_of([chat], path, losses)
-    return hub.message(role, *message.parts, *hub.cut_off(values.get("finish_reason")))
+    return ir.message(role, *message.parts, *ir.cut_off(values.get("finish_reason")))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import any_of
 from knowledgepulse_convert.common.reading import as_text, count_others, text_or_none
@@ -52,12 +52,12 @@ def is_ui(message: Any) -> bool:
     )
 
 
-def ui_messages_of(values: list[dict[str, Any]], path: str, losses: Losses) -> Iterator[hub.Message]:
+def ui_messages_of(values: list[dict[str, Any]], path: str, losses: Losses) -> Iterator[ir.Message]:
     """Convert messages of the user interface, of which one may hold all that an agent said and called."""
     for number, value in enumerate(values):
-        role = hub.role_of(as_text(value.get("role")), f"{path}[{number}]")
+        role = ir.role_of(as_text(value.get("role")), f"{path}[{number}]")
         count_others(value, {"role", "parts", "id"}, f"{path}[]", losses)
-        said: list[hub.Part] = []
+        said: list[ir.Part] = []
         for part in value["parts"]:
             if not isinstance(part, dict) or not _is_ui_tool(part):
                 said += contents_of(part, f"{path}[].parts[]", losses)
@@ -66,12 +66,12 @@ def ui_messages_of(values: list[dict[str, Any]], path: str, losses: Losses) -> I
             name = as_text(part.get("toolName")) or as_text(part["type"]).removeprefix(_UI_TOOL)
             call_id = text_or_none(part.get(_ID))
             given = part.get("input", part.get("rawInput"))
-            yield hub.message(role, *said)  # a message of its own, as another tracer may tell the call
+            yield ir.message(role, *said)  # a message of its own, as another tracer may tell the call
             said = []
-            yield hub.message(role, hub.ToolCall(name, given, call_id))
+            yield ir.message(role, ir.ToolCall(name, given, call_id))
             if str(part.get("state")).startswith("output"):
-                yield hub.message("tool", _ui_result(part, name, call_id, path, losses))
-        yield hub.message(role, *said)
+                yield ir.message("tool", _ui_result(part, name, call_id, path, losses))
+        yield ir.message(role, *said)
 
 
 _is_ui_text = any_of({"type": "step-start"}, {"type": {"text", "reasoning"}, "text": str, "content": None})
@@ -84,7 +84,7 @@ def _is_ui_tool(part: dict[str, Any]) -> bool:
 
 def _ui_result(
     part: dict[str, Any], name: str, call_id: str | None, path: str, losses: Losses
-) -> hub.ToolCallResponse:
+) -> ir.ToolCallResponse:
     failed, output = is_failure(part.get("state")), part.get("output", part.get("errorText"))
     match output:
         case {
@@ -99,7 +99,7 @@ def _ui_result(
     )
 
 
-def messages_of(values: list[dict[str, Any]], path: str, losses: Losses) -> Iterator[hub.Message]:
+def messages_of(values: list[dict[str, Any]], path: str, losses: Losses) -> Iterator[ir.Message]:
     """Convert messages, or an answer's calls; raise a ConversionError if a role is unknown."""
     if all(_ID in item for item in values):
         values = [{"role": "assistant", "content": values}]
@@ -107,11 +107,11 @@ def messages_of(values: list[dict[str, Any]], path: str, losses: Losses) -> Iter
         content = value.get("content")
         parts = content if isinstance(content, list) else [{"type": "text", "text": as_text(content)}]
         count_others(value, {"role", "content"}, f"{path}[]", losses)
-        role = hub.role_of(as_text(value.get("role")), f"{path}[{number}]")
-        yield hub.message(role, *_parts(parts, f"{path}[].content[]", losses))
+        role = ir.role_of(as_text(value.get("role")), f"{path}[{number}]")
+        yield ir.message(role, *_parts(parts, f"{path}[].content[]", losses))
 
 
-def _parts(parts: list[Any], path: str, losses: Losses) -> Iterator[hub.Part]:
+def _parts(parts: list[Any], path: str, losses: Losses) -> Iterator[ir.Part]:
     for part in parts:
         match part:
             case {"type": "tool-result", "output": {"value": value, **output}}:
@@ -128,6 +128,6 @@ def _parts(parts: list[Any], path: str, losses: Losses) -> Iterator[hub.Part]:
 
 def _result(
     part: dict[str, Any], output: Any, path: str, losses: Losses, *, failed: bool = False
-) -> hub.ToolCallResponse:
+) -> ir.ToolCallResponse:
     count_others(part, _READ, path, losses)
     return responded(as_text(output), failed, part)

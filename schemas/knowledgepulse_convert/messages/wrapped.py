@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import as_text, count_others, parse_json, text_or_none
 from knowledgepulse_convert.messages import anthropic, bedrock, gemini, langchain
@@ -30,7 +30,7 @@ def response_of(
     call_id: str | None = None,
     name: str | None = None,
     failed: bool = False,
-) -> hub.ToolCallResponse:
+) -> ir.ToolCallResponse:
     """Return a tool's response from its recorded value.
 
     Args:
@@ -48,7 +48,7 @@ def response_of(
         losses.add(f"{path}.kwargs", parsed["kwargs"])
         parsed = value = parsed["output"]
     if (message := _tool_message(parsed, path, losses)) is not None:
-        return hub.ToolCallResponse(
+        return ir.ToolCallResponse(
             message.response, call_id or message.id, name or message.name, failed=failed or message.failed
         )
     if _is_mcp_result(parsed):
@@ -69,7 +69,7 @@ def response_of(
             count_others(rest, {"tool_name", "raw_input"}, path, losses)
             parsed, failed = [{"type": "text", **block} for block in blocks], failed or error is True
     text = _joined(parsed, path, losses) if _are_blocks(parsed) else as_text(value)
-    return hub.ToolCallResponse(text, call_id, name, failed=failed)
+    return ir.ToolCallResponse(text, call_id, name, failed=failed)
 
 
 def arguments_of(value: Any, path: str, losses: Losses) -> Any:
@@ -98,7 +98,7 @@ def said_in(text: str, path: str, losses: Losses) -> str:
     return "\n".join(said for name, said in fields.items() if said and name not in calls)
 
 
-def parts_of(content: Any, role: hub.Role, path: str, losses: Losses) -> tuple[hub.Part, ...] | None:
+def parts_of(content: Any, role: ir.Role, path: str, losses: Losses) -> tuple[ir.Part, ...] | None:
     """Return the parts of a message's content if it is a list of a vendor's blocks, or its JSON text.
 
     Recognises the blocks of the Converse API, of the Messages API and of Gemini; None for anything else.
@@ -116,7 +116,7 @@ def parts_of(content: Any, role: hub.Role, path: str, losses: Losses) -> tuple[h
     return None
 
 
-def _tool_message(value: Any, path: str, losses: Losses) -> hub.ToolCallResponse | None:
+def _tool_message(value: Any, path: str, losses: Losses) -> ir.ToolCallResponse | None:
     """Return the response in a dumped message of LangChain, which may be the only member of an object."""
     if isinstance(value, dict) and len(value) == 1:
         value = parse_json(next(iter(value.values())))
@@ -125,7 +125,7 @@ def _tool_message(value: Any, path: str, losses: Losses) -> hub.ToolCallResponse
     if not isinstance(value, dict) or not langchain.is_message(value):
         return None
     [message] = langchain.messages_of([value], path, losses)
-    return next((part for part in message.parts if isinstance(part, hub.ToolCallResponse)), None)
+    return next((part for part in message.parts if isinstance(part, ir.ToolCallResponse)), None)
 
 
 def _is_mcp_result(value: Any) -> bool:

@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.input_format import InputFormat, of_records
 from knowledgepulse_convert.common.pattern import any_of
-from knowledgepulse_convert.common.reading import CamelModel, as_text, count_unread, read
+from knowledgepulse_convert.common.reading import CamelModel, as_text, count_unmapped, read
 from knowledgepulse_convert.common.session_log import Transcript
 from knowledgepulse_convert.common.statuses import told_by
 from knowledgepulse_convert.messages import gemini
@@ -52,14 +52,14 @@ def _recognises(document: Any) -> bool:
 _is_event = any_of({"author": ..., "invocation_id": ...}, {"author": ..., "invocationId": ...})
 
 
-def _run_of(document: Any, path: str) -> hub.Run:
+def _run_of(document: Any, path: str) -> ir.Run:
     session = read(_Session, document, path)
     transcript = Transcript()
-    count_unread(session, "", transcript.losses)
+    count_unmapped(session, "", transcript.losses)
     agents: dict[str, None] = {}
     for number, value in enumerate(session.events):
         event = read(_Event, value, f"{path}.events[{number}]".lstrip("."))
-        count_unread(event, "events[]", transcript.losses)
+        count_unmapped(event, "events[]", transcript.losses)
         at = transcript.reached(event.timestamp)
         if event.partial:
             transcript.losses.add("pieces of answers", event.content)
@@ -67,7 +67,7 @@ def _run_of(document: Any, path: str) -> hub.Run:
         if event.author not in (None, _USER, _PROGRAM):
             agents[as_text(event.author)] = None
         if event.content is not None and event.content.get("parts") is not None:
-            role: hub.Role = "user" if event.author == _USER else "assistant"
+            role: ir.Role = "user" if event.author == _USER else "assistant"
             message = gemini.message_of(event.content, role, "events[].content", transcript.losses)
             parts = map(_as_answer, message.parts) if _ends(event) else message.parts
             transcript.add(message.role, parts, at)
@@ -85,18 +85,18 @@ def _ends(event: _Event) -> bool:
     return isinstance(actions, dict) and any(actions.get(name) is True for name in _ANSWERS)
 
 
-def _as_answer(part: hub.Part) -> hub.Part:
-    return replace(part, is_answer=True) if isinstance(part, hub.ToolCallResponse) else part
+def _as_answer(part: ir.Part) -> ir.Part:
+    return replace(part, is_answer=True) if isinstance(part, ir.ToolCallResponse) else part
 
 
-def _errors(event: _Event) -> list[hub.Error]:
+def _errors(event: _Event) -> list[ir.Error]:
     """Return an error if an answer was interrupted, has failed or was cut off."""
     if event.interrupted:
-        return [hub.Error(interruption=True)]
+        return [ir.Error(interruption=True)]
     if event.error_code or event.error_message:
         message = event.error_message or event.error_code or ""
-        return [hub.Error(message, interruption=told_by(event.error_code) == "cut_off")]
-    return list(hub.cut_off(event.finish_reason))
+        return [ir.Error(message, interruption=told_by(event.error_code) == "cut_off")]
+    return list(ir.cut_off(event.finish_reason))
 
 
 FORMAT = InputFormat("adk", __doc__, "events app_name user_id state", *of_records(_recognises, _run_of))

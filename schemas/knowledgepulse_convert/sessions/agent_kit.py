@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.input_format import InputFormat, are_all
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import any_of, at
@@ -28,11 +28,11 @@ from knowledgepulse_convert.messages.blocks import contents_of
 
 _is_result = any_of({"agentName": str, "output": list, "toolCalls": list})
 _REASON, _STOPPED = at("choices", "finish_reason"), at("stop_reason")
-_ROLES: dict[str, hub.Role] = {**hub.ROLES, "tool_result": "tool"}
+_ROLES: dict[str, ir.Role] = {**ir.ROLES, "tool_result": "tool"}
 
 
-def _runs(document: Any) -> Iterator[hub.Run]:
-    run = hub.Run([])
+def _runs(document: Any) -> Iterator[ir.Run]:
+    run = ir.Run([])
     if isinstance(document, dict):
         count_others(document, {"results"}, "", run.losses)
     for number, result in enumerate(unwrap(document, "results")):
@@ -47,43 +47,43 @@ def _runs(document: Any) -> Iterator[hub.Run]:
         run.ended_at = parse_time(result.get("createdAt")) or run.ended_at
         run.messages += _messages(result["output"], run.losses)
         raw = parse_json(result.get("raw"))  # the model's answer: AgentKit itself names most reasons "stop"
-        run.messages += hub.end_of((_REASON.of(raw) or _STOPPED.of(raw)) if isinstance(raw, dict) else None)
+        run.messages += ir.end_of((_REASON.of(raw) or _STOPPED.of(raw)) if isinstance(raw, dict) else None)
         run.messages += _messages(result["toolCalls"], run.losses)
         count_others(result, known, "results[]", run.losses)
     yield run
 
 
-def _messages(values: list[Any], losses: Losses) -> Iterator[hub.Message]:
+def _messages(values: list[Any], losses: Losses) -> Iterator[ir.Message]:
     for value in values:
         known = {"type", "role", "stop_reason"}
         match value:
             case {"type": "text", "role": str(role), "content": content}:
                 known.add("content")
                 parts = contents_of(content, "messages[].content", losses)
-                yield hub.message(_ROLES.get(role, "system"), *parts)
+                yield ir.message(_ROLES.get(role, "system"), *parts)
             case {"type": "tool_call", "tools": [*tools]}:
                 known.add("tools")
-                yield hub.message("assistant", *(_call(tool, losses) for tool in tools))
+                yield ir.message("assistant", *(_call(tool, losses) for tool in tools))
             case {"type": "tool_result", "tool": {**tool}, "content": content}:
                 known |= {"tool", "content"}
                 count_others(tool, {"type", "id", "name"}, "messages[].tool", losses)
-                yield hub.message("tool", _response(tool, content, losses))
+                yield ir.message("tool", _response(tool, content, losses))
             case _:
                 losses.add_unknown("messages[] of another form", value)
                 continue
         count_others(value, known, "messages[]", losses)
 
 
-def _call(tool: Any, losses: Losses) -> hub.ToolCall | None:
+def _call(tool: Any, losses: Losses) -> ir.ToolCall | None:
     match tool:
         case {"name": str(name), "input": arguments}:
             count_others(tool, {"type", "id", "name", "input", "function"}, "messages[].tools[]", losses)
-            return hub.ToolCall(name, arguments, text_or_none(tool.get("id")))
+            return ir.ToolCall(name, arguments, text_or_none(tool.get("id")))
     losses.add_unknown("messages[].tools[]", tool)
     return None
 
 
-def _response(tool: dict[Any, Any], content: Any, losses: Losses) -> hub.ToolCallResponse:
+def _response(tool: dict[Any, Any], content: Any, losses: Losses) -> ir.ToolCallResponse:
     failed = False
     match content:
         case {"data": data} if len(content) == 1:
@@ -94,7 +94,7 @@ def _response(tool: dict[Any, Any], content: Any, losses: Losses) -> hub.ToolCal
         case {"error": error} if len(content) == 1:
             content, failed = error, True
     call_id, name = text_or_none(tool.get("id")), text_or_none(tool.get("name"))
-    return hub.ToolCallResponse(as_text(content), call_id, name, failed)
+    return ir.ToolCallResponse(as_text(content), call_id, name, failed)
 
 
 FORMAT = InputFormat(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import at
 from knowledgepulse_convert.common.reading import as_text, count_others, text_or_none
@@ -24,7 +24,7 @@ def _call(event: dict[str, Any], path: str, losses: Losses, _kind: str) -> Parts
     """Read the beginning of a call, or a piece of its arguments."""
     count_others(event, {"toolCallId", "toolCallName", "delta"}, path, losses)
     name, call_id = as_text(event.get("toolCallName")), text_or_none(event.get("toolCallId"))
-    yield None, hub.ToolCall(name, as_text(event.get("delta")), call_id)
+    yield None, ir.ToolCall(name, as_text(event.get("delta")), call_id)
 
 
 def _result(event: dict[str, Any], path: str, losses: Losses, _kind: str) -> Parts:

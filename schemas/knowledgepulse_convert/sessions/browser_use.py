@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.input_format import InputFormat, are_all, of_records
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import any_of
@@ -50,40 +50,40 @@ class _History(InputModel):
     history: list[_Step]
 
 
-def _run_of(document: Any, path: str) -> hub.Run:
+def _run_of(document: Any, path: str) -> ir.Run:
     log, losses = read_record(_History, document, path)
-    run = hub.Run([], ending="cut_off", losses=losses)
+    run = ir.Run([], ending="cut_off", losses=losses)
     for step in log.history:
         losses.add("history[].state", step.state)
         run.messages += _messages(step, losses)
         run.ended_at = parse_time(step.metadata and step.metadata.step_end_time) or run.ended_at
         for result in step.result:
             if result.is_done:
-                run.ending, run.outcome = "answered", hub.RunOutcome(result.success)
+                run.ending, run.outcome = "answered", ir.RunOutcome(result.success)
     return run
 
 
-def _messages(step: _Step, losses: Losses) -> Iterator[hub.Message]:
+def _messages(step: _Step, losses: Losses) -> Iterator[ir.Message]:
     output = dict(step.model_output or {})
     actions = output.pop("action", None) or []
     output |= output.pop("current_state", None) or {}  # of versions before 0.3
     count_others(output, {"thinking", *_SAID}, "history[].model_output", losses)
     said = "\n".join(text for name in _SAID if (text := as_text(output.get(name))))
-    yield hub.message(
-        "assistant", hub.reasoning(as_text(output.get("thinking"))), hub.Text(said) if said else None
+    yield ir.message(
+        "assistant", ir.reasoning(as_text(output.get("thinking"))), ir.Text(said) if said else None
     )
     for action, result in zip_longest(actions, step.result):
         called, *others = action.items() if isinstance(action, dict) and action else (None,)
         count_others(dict(others), set(), "history[].model_output.action[]", losses)
         text = "\n".join(filter(None, [result.extracted_content, result.error])) if result else ""
         if called is None:
-            yield hub.message("assistant", hub.Error(text) if text else None)
+            yield ir.message("assistant", ir.Error(text) if text else None)
             continue
-        yield hub.message("assistant", hub.ToolCall(*called))
+        yield ir.message("assistant", ir.ToolCall(*called))
         if result is not None and result.is_done:
-            yield hub.message("assistant", hub.Text(text))
+            yield ir.message("assistant", ir.Text(text))
         elif result is not None:
-            yield hub.message("tool", hub.ToolCallResponse(text, failed=bool(result.error)))
+            yield ir.message("tool", ir.ToolCallResponse(text, failed=bool(result.error)))
 
 
 _is_step = any_of({"model_output": ..., "result": list})

@@ -6,11 +6,11 @@ Source: a custom of several programs.
 Compared with: public files of 2026.
 """
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.pattern import at
 from knowledgepulse_convert.sessions.table import Line, Table, VendorMessage
 
-_CHAT = {"role": set(hub.ROLES), "message": None, "type": None, "parts": None}
+_CHAT = {"role": set(ir.ROLES), "message": None, "type": None, "parts": None}
 FORMAT = Table(
     "chat_lines",
     __doc__,

@@ -18,11 +18,11 @@ from typing import Any
 
 from pydantic import Field
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.endings import ending_by
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, of_session
-from knowledgepulse_convert.common.reading import InputModel, count_others, count_unread, read
+from knowledgepulse_convert.common.reading import InputModel, count_others, count_unmapped, read
 from knowledgepulse_convert.common.session_log import Transcript, lines_of, project_of
 from knowledgepulse_convert.common.words import words
 from knowledgepulse_convert.messages import anthropic
@@ -102,7 +102,7 @@ def _recognises(line: dict[str, Any]) -> bool:
     )
 
 
-def _runs(document: Any) -> Iterator[hub.Run]:
+def _runs(document: Any) -> Iterator[ir.Run]:
     session = Session()
     for value in lines_of(document, session.main.losses):
         session.add(value)
@@ -141,7 +141,7 @@ class Session:
         except ConversionError:
             losses.add_unknown(f"{value.get('type')} lines of another form", value)
 
-    def runs(self, *, ended: bool | None = None) -> Iterator[hub.Run]:
+    def runs(self, *, ended: bool | None = None) -> Iterator[ir.Run]:
         """Yield the runs that have messages. A sidechain without its request is a loss.
 
         Args:
@@ -153,7 +153,7 @@ class Session:
         transcripts = [transcript for transcript in (self.main, *whole) if transcript.run.messages]
         for fragment in self._sidechains.values():
             if fragment not in whole:
-                contents = hub.contents_of(fragment.run.messages)
+                contents = ir.contents_of(fragment.run.messages)
                 self.main.losses.add("sidechains without their request", contents)
                 self.main.losses.merge(fragment.losses)
         if transcripts and not self.main.run.messages:
@@ -167,7 +167,7 @@ class Session:
     def answer(self, chain: str, text: str) -> None:
         """Add the answer of a subagent, if there is one with this id: its own lines may not hold it."""
         if chain in self._sidechains and self._sidechains[chain].last_text() != text:
-            self._sidechains[chain].add("assistant", [hub.Text(text)])
+            self._sidechains[chain].add("assistant", [ir.Text(text)])
 
     def _has_request(self, transcript: Transcript) -> bool:
         return any(message.role == "user" for message in transcript.run.messages)
@@ -192,11 +192,11 @@ class Session:
         queued = line.attachment or {}
         if queued.get("type") == "queued_command" and isinstance(queued.get("prompt"), str):
             mode = queued.get("commandMode", "prompt")
-            text = hub.Text(queued["prompt"])
+            text = ir.Text(queued["prompt"])
             transcript.add(
                 "user" if mode == "prompt" else "system", [text], transcript.reached(line.timestamp)
             )
-            count_unread(line, line.type, transcript.losses)
+            count_unmapped(line, line.type, transcript.losses)
             read_members = {"type", "prompt", "commandMode"}
             count_others(queued, read_members, f"{line.type}.attachment", transcript.losses)
             return
@@ -214,7 +214,7 @@ class Session:
         [converted] = anthropic.messages_of([body], f"{line.type}.message", transcript.losses)
         at = transcript.reached(line.timestamp)
         transcript.run.names = transcript.run.names or project_of(line.cwd)
-        count_unread(line, line.type, transcript.losses)
+        count_unmapped(line, line.type, transcript.losses)
         self._end_answer(transcript, message.id)
         if converted.role == "assistant":
             self._add_answer(line, message, transcript, converted.parts)
@@ -224,47 +224,47 @@ class Session:
         for part in converted.parts:
             role, own = _of_user(part, system=bool(line.meta or line.compact_summary))
             position = transcript.add(role, [own], at)
-            if position is None or not isinstance(own, hub.Text):
+            if position is None or not isinstance(own, ir.Text):
                 continue
             if _ORDER.match(own.content):
                 self._orders.setdefault(transcript, position)
             if line.uuid is not None and own is not part:
                 self._commands[line.uuid] = position
 
-    def _expand(self, line: _Line, parts: tuple[hub.Part, ...], transcript: Transcript) -> bool:
+    def _expand(self, line: _Line, parts: tuple[ir.Part, ...], transcript: Transcript) -> bool:
         """Append the parts to the custom command before them; return False if there is none.
 
         The name of a command alone does not tell what the user asked for.
         """
         position = self._commands.pop(line.parent or "", None)
-        if position is None or not all(isinstance(part, hub.Text) for part in parts):
+        if position is None or not all(isinstance(part, ir.Text) for part in parts):
             return False
         command = transcript.run.messages[position]
         transcript.change(position, parts=(*command.parts, *parts))
         return True
 
     def _add_answer(
-        self, line: _Line, message: _Message, transcript: Transcript, parts: tuple[hub.Part, ...]
+        self, line: _Line, message: _Message, transcript: Transcript, parts: tuple[ir.Part, ...]
     ) -> None:
         """Add a part of an answer: each block has a line of its own."""
         if line.api_error:
-            parts = (hub.Error(hub.join_texts(parts)),)
+            parts = (ir.Error(ir.join_texts(parts)),)
         elif message.model != _SYNTHETIC:
             transcript.named(message.model)
         is_notice = message.model == _SYNTHETIC and not line.api_error
-        role: hub.Role = "system" if is_notice else "assistant"
+        role: ir.Role = "system" if is_notice else "assistant"
         transcript.add(role, parts, transcript.reached(line.timestamp))
-        if any(hub.cut_off(message.stop_reason)):
+        if any(ir.cut_off(message.stop_reason)):
             self._cut_off[transcript] = message.id
 
     def _end_answer(self, transcript: Transcript, message_id: str | None = None) -> None:
         """Add the interruption of an answer that was cut off, after its last line."""
         if transcript in self._cut_off and (message_id is None or self._cut_off[transcript] != message_id):
             del self._cut_off[transcript]
-            transcript.add("assistant", [hub.Error(interruption=True)])
+            transcript.add("assistant", [ir.Error(interruption=True)])
 
 
-def _finished(transcript: Transcript, *, ended: bool | None) -> hub.Run:
+def _finished(transcript: Transcript, *, ended: bool | None) -> ir.Run:
     """Return a run. If it ends with a plan, the plan is its result, and it has not failed.
 
     When the user approves a plan and clears the context, the session ends with the call, or with the response
@@ -281,39 +281,39 @@ def _finished(transcript: Transcript, *, ended: bool | None) -> hub.Run:
         return transcript.finish(ended=ended)
     for position in range(end + 1, len(messages)):
         match messages[position].parts:
-            case (hub.Error(message=text),):
-                transcript.change(position, role="system", parts=(hub.Text(text),))
-            case (hub.ToolCallResponse() as response,):
+            case (ir.Error(message=text),):
+                transcript.change(position, role="system", parts=(ir.Text(text),))
+            case (ir.ToolCallResponse() as response,):
                 transcript.change(position, parts=(replace(response, failed=False),))
-    transcript.add("assistant", [hub.Text(plan)])
+    transcript.add("assistant", [ir.Text(plan)])
     return transcript.finish(ended=True)
 
 
-def _plan_of(message: hub.Message) -> tuple[str | None, str] | None:
+def _plan_of(message: ir.Message) -> tuple[str | None, str] | None:
     """Return the id and the plan of a message's last part, if that presents one."""
     match message.parts[-1:]:
-        case (hub.ToolCall(name=name, arguments={"plan": str(plan)}, id=call_id),) if ending_by(name):
+        case (ir.ToolCall(name=name, arguments={"plan": str(plan)}, id=call_id),) if ending_by(name):
             return call_id, plan
     return None
 
 
-def _is_end_of_call(part: hub.Part, call_id: str | None) -> bool:
-    if isinstance(part, hub.ToolCallResponse):
+def _is_end_of_call(part: ir.Part, call_id: str | None) -> bool:
+    if isinstance(part, ir.ToolCallResponse):
         return part.id == call_id
-    return isinstance(part, hub.Error) and part.interruption
+    return isinstance(part, ir.Error) and part.interruption
 
 
-def _of_user(part: hub.Part, *, system: bool) -> tuple[hub.Role, hub.Part]:
+def _of_user(part: ir.Part, *, system: bool) -> tuple[ir.Role, ir.Part]:
     """Return a part of a user's line with its role: Claude Code writes lines in the user's name."""
-    if not isinstance(part, hub.Text):
+    if not isinstance(part, ir.Text):
         return "tool", part
     if part.content in _INTERRUPTIONS:
-        return "assistant", hub.Error(part.content, interruption=True)
+        return "assistant", ir.Error(part.content, interruption=True)
     if system or _NOTICE.match(part.content):
         return "system", part
     if command := _COMMAND.match(part.content):
         told = (*command.groups(), part.content[command.end() :])
-        return "user", hub.Text(" ".join(text.strip() for text in told if text and text.strip()))
+        return "user", ir.Text(" ".join(text.strip() for text in told if text and text.strip()))
     return "user", part
 
 

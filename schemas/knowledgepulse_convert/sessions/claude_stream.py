@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, of_session
 from knowledgepulse_convert.common.pattern import any_of
-from knowledgepulse_convert.common.reading import InputModel, count_unread, read
+from knowledgepulse_convert.common.reading import InputModel, count_unmapped, read
 from knowledgepulse_convert.common.session_log import lines_of, project_of
 from knowledgepulse_convert.common.statuses import told_by
 from knowledgepulse_convert.sessions.claude_code import Session
@@ -45,7 +45,7 @@ _recognises = any_of(
 )
 
 
-def _runs(document: Any) -> Iterator[hub.Run]:
+def _runs(document: Any) -> Iterator[ir.Run]:
     stream = _Stream()
     for line in lines_of(document, stream.session.main.losses):
         stream.add(line)
@@ -79,15 +79,15 @@ class _Stream:
             return
         self.has_ended = True
         main.run.native_id = main.run.native_id or result.session_id
-        count_unread(result, "result", main.losses)
+        count_unmapped(result, "result", main.losses)
         text = "\n".join([result.result or "", *(result.errors or ())]).strip()
-        is_told = text == main.last_text().strip() or hub.Error(text) in hub.parts_in(main.run.messages[-1:])
+        is_told = text == main.last_text().strip() or ir.Error(text) in ir.parts_in(main.run.messages[-1:])
         text = "" if is_told else text
         if result.is_error or str(result.subtype).startswith("error"):
-            main.add("assistant", [hub.Error(text, interruption=told_by(result.subtype) == "cut_off")])
+            main.add("assistant", [ir.Error(text, interruption=told_by(result.subtype) == "cut_off")])
         else:
-            main.add("assistant", [hub.Text(text)] if text else [])
-            main.add("assistant", hub.cut_off(result.stop_reason))
+            main.add("assistant", [ir.Text(text)] if text else [])
+            main.add("assistant", ir.cut_off(result.stop_reason))
 
 
 def _as_logged(line: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.elements import elements, outside
 from knowledgepulse_convert.common.endings import answer_in
 from knowledgepulse_convert.common.errors import ConversionError
@@ -36,7 +36,7 @@ _SAID = re.compile(r"<(task|user_message|feedback|answer)>\n?")
 """Opens what the user said."""
 _INPUT = "<user_input"
 """How the user's texts begin in a session; others are the program's."""
-_ROLES: tuple[hub.Role, ...] = ("tool", "system", "user")
+_ROLES: tuple[ir.Role, ...] = ("tool", "system", "user")
 
 
 def _recognises(document: Any) -> bool:
@@ -57,7 +57,7 @@ def _begins_with_words(text: str) -> bool:
     return first is not None and first.closed and first.start == 0
 
 
-def _runs(document: Any) -> Iterator[hub.Run]:
+def _runs(document: Any) -> Iterator[ir.Run]:
     messages = unwrap(document, "messages")
     if not isinstance(messages, list):
         raise ConversionError("not a list of messages")
@@ -77,9 +77,9 @@ class _Task:
                 case {"parentThreadId": str(parent)}:
                     self.transcript.run.parent_id = parent
                     self._is_session = False  # whose request another agent wrote
-            self.transcript.add("system", [hub.Text(as_text(document.get("system_prompt")))])
+            self.transcript.add("system", [ir.Text(as_text(document.get("system_prompt")))])
             count_others(document, {"sessionId", "system_prompt", "messages"}, "", self.transcript.losses)
-        self._open: deque[hub.ToolCall] = deque()  # the calls of the last message that are not answered
+        self._open: deque[ir.ToolCall] = deque()  # the calls of the last message that are not answered
 
     def add(self, value: Any, number: int) -> None:
         """Add a message; raise a ConversionError if it is none."""
@@ -96,42 +96,42 @@ class _Task:
             parts = [self._said(part) for part in message.parts]
             match rest:
                 case {"metadata": {"displayRole": "error"}}:
-                    parts = [hub.Error(hub.join_texts(parts))]
-            self._open = deque(part for part in parts if isinstance(part, hub.ToolCall))
+                    parts = [ir.Error(ir.join_texts(parts))]
+            self._open = deque(part for part in parts if isinstance(part, ir.ToolCall))
             self.transcript.add("assistant", parts, at)
             return
         answered = list(self._answered(message.parts))
         for role in _ROLES:
             self.transcript.add(role, [part for role_of_part, part in answered if role_of_part == role], at)
 
-    def _said(self, part: hub.Part) -> hub.Part:
+    def _said(self, part: ir.Part) -> ir.Part:
         """Return the text of a call that only gives the user an answer; any other part unchanged."""
-        if not isinstance(part, hub.ToolCall) or not (answer := answer_in(part)):
+        if not isinstance(part, ir.ToolCall) or not (answer := answer_in(part)):
             return part
         given = part.arguments if isinstance(part.arguments, dict) else {}
         told = {name for name, value in given.items() if value == answer}
         count_others(given, told, f"[].content[].input of {part.name}", self.transcript.losses)
-        return hub.Text(answer)
+        return ir.Text(answer)
 
-    def _answered(self, parts: tuple[hub.Part, ...]) -> Iterator[tuple[hub.Role, hub.Part]]:
+    def _answered(self, parts: tuple[ir.Part, ...]) -> Iterator[tuple[ir.Role, ir.Part]]:
         """Yield the parts of a user's message: answers to calls, notices and what the user said."""
         for part in parts:
-            text = part.content if isinstance(part, hub.Text) else ""
+            text = part.content if isinstance(part, ir.Text) else ""
             heading = _HEADING.match(text)
-            if isinstance(part, hub.ToolCallResponse):
+            if isinstance(part, ir.ToolCallResponse):
                 self._open = deque(call for call in self._open if call.id != part.id)
                 beginning = _HEADING.match(part.response)
                 yield "tool", replace(part, response=part.response[beginning.end() if beginning else 0 :])
             elif heading and self._open:
                 call = self._open.popleft()
-                yield "tool", hub.ToolCallResponse(text[heading.end() :], call.id, call.name)
+                yield "tool", ir.ToolCallResponse(text[heading.end() :], call.id, call.name)
             elif self._is_session and not text.lstrip().startswith(_INPUT):
                 yield "system", part
             elif heading or _NOTICE.match(text):
                 said = [element for element in elements(text, _SAID) if element.closed]
-                yield "system", hub.Text(outside(text, said))
+                yield "system", ir.Text(outside(text, said))
                 for element in said:
-                    yield "user", hub.Text(element.content.removesuffix("\n"))
+                    yield "user", ir.Text(element.content.removesuffix("\n"))
             else:
                 yield "user", part
 

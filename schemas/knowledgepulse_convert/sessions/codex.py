@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, of_lines
 from knowledgepulse_convert.common.losses import Losses
@@ -112,7 +112,7 @@ class _Session(Reader):
         else:
             self.losses.add(str(value.get("record_type") or "other lines"), value)
 
-    def finish(self) -> hub.Run:
+    def finish(self) -> ir.Run:
         """Return the run; without events, texts of the user are requests unless they begin as notices."""
         if not self._has_events:
             for position, texts in self._requests:
@@ -184,12 +184,12 @@ class _Session(Reader):
         parts = [_own(part, server, self.losses) for part in message.parts]
         self.transcript.add(message.role, parts, self._at)
 
-    def _add_request(self, parts: tuple[hub.Part, ...]) -> None:
+    def _add_request(self, parts: tuple[ir.Part, ...]) -> None:
         """Add a text of the user, which an event confirms if it is not Codex's own."""
         position = self.transcript.add("system", parts, self._at)
         if position is not None:
-            texts = {part.content.strip() for part in parts if isinstance(part, hub.Text)}
-            self._requests.append((position, {hub.join_texts(parts).strip(), *texts}))
+            texts = {part.content.strip() for part in parts if isinstance(part, ir.Text)}
+            self._requests.append((position, {ir.join_texts(parts).strip(), *texts}))
 
     def _add_event(self, kind: str, event: dict[str, Any]) -> None:
         rest = event
@@ -203,9 +203,9 @@ class _Session(Reader):
             self._roll_back(event.get("num_turns"))
         elif kind == "turn_aborted":
             self.has_ended = True
-            self.transcript.add("assistant", [hub.Error(interruption=True)], self._at)
+            self.transcript.add("assistant", [ir.Error(interruption=True)], self._at)
         elif kind == "error":
-            self.transcript.add("assistant", [hub.Error(str(event.get("message") or ""))], self._at)
+            self.transcript.add("assistant", [ir.Error(str(event.get("message") or ""))], self._at)
             rest = without(event, "type", "message")
         elif kind.endswith("_end") and isinstance(event.get("call_id"), str):
             self._add_end(event["call_id"], event)
@@ -219,7 +219,7 @@ class _Session(Reader):
         """Return the end of a turn without the error that it tells, which is added."""
         match event.get("error"):
             case {"message": str(message), **error}:
-                self.transcript.add("assistant", [hub.Error(message)], self._at)
+                self.transcript.add("assistant", [ir.Error(message)], self._at)
                 return event | {"error": error}
         return event
 
@@ -266,14 +266,14 @@ class _Session(Reader):
         for index, (position, candidates) in enumerate(self._requests):
             if key in candidates:
                 self._count_beside(text, self.transcript.run.messages[position])
-                self.transcript.change(position, role="user", parts=(hub.Text(text),))
+                self.transcript.change(position, role="user", parts=(ir.Text(text),))
                 del self._requests[: index + 1]
                 return
-        self.transcript.add("user", [hub.Text(text)], self._at)
+        self.transcript.add("user", [ir.Text(text)], self._at)
 
-    def _count_beside(self, request: str, item: hub.Message) -> None:
+    def _count_beside(self, request: str, item: ir.Message) -> None:
         """Count the texts of a user's item that its request does not contain."""
-        texts = (part.content for part in item.parts if isinstance(part, hub.Text))
+        texts = (part.content for part in item.parts if isinstance(part, ir.Text))
         others = [text for text in texts if text.strip() not in request]
         self.losses.add("texts beside a request", others)
 
@@ -308,11 +308,11 @@ def _responses_item(item: Any) -> tuple[dict[str, Any], str | None]:
     return own, None
 
 
-def _own(part: hub.Part, server: str | None, losses: Losses) -> hub.Part:
+def _own(part: ir.Part, server: str | None, losses: Losses) -> ir.Part:
     """Return a call with its tool's server, and a response with the failure that its exit code tells."""
-    if isinstance(part, hub.ToolCall) and server is not None:
+    if isinstance(part, ir.ToolCall) and server is not None:
         return replace(part, mcp_server=server)
-    if isinstance(part, hub.ToolCallResponse):
+    if isinstance(part, ir.ToolCallResponse):
         match parse_json(part.response):
             case {"metadata": {"exit_code": exit_code, **metadata}, "output": str(output), **rest}:
                 count_others(rest | metadata, set(), "response_item[].output", losses)

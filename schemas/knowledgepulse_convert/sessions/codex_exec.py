@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import at
 from knowledgepulse_convert.common.reading import as_text, count_others, text_or_none
@@ -34,11 +34,11 @@ _READ = {
 }
 
 
-def _called(item: dict[str, Any], path: str, losses: Losses) -> hub.ToolCall:
+def _called(item: dict[str, Any], path: str, losses: Losses) -> ir.ToolCall:
     kind = item["type"]
     arguments = {name: item.get(name) for name in _ARGUMENTS[kind]}
     count_others(item, {*_READ, *arguments}, path, losses)
-    return hub.ToolCall(
+    return ir.ToolCall(
         text_or_none(item.get("tool")) or kind,
         arguments or item.get("arguments"),
         text_or_none(item.get("id")),
@@ -68,7 +68,7 @@ def _completed_call(item: dict[str, Any], path: str, losses: Losses, _kind: str 
     if call.name != "web_search" or failed:
         yield (
             "tool",
-            hub.ToolCallResponse(
+            ir.ToolCallResponse(
                 text or as_text(item.get("status")), call.id, call.name, failed, call.mcp_server
             ),
         )
@@ -76,7 +76,7 @@ def _completed_call(item: dict[str, Any], path: str, losses: Losses, _kind: str 
 
 def _plan(item: dict[str, Any], path: str, losses: Losses, _kind: str = "") -> Parts:
     count_others(item, {*_READ, "items"}, path, losses)
-    yield None, hub.ToolCall("todo_list", {"items": item.get("items")})
+    yield None, ir.ToolCall("todo_list", {"items": item.get("items")})
 
 
 _EVENT = {"type": ("thread.started", "turn.completed", "turn.failed", "item.")}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import at
 from knowledgepulse_convert.common.reading import count_others
@@ -27,7 +27,7 @@ def _parts(value: Any, path: str, losses: Losses, _kind: str = "") -> Parts:
         match block:
             case {"id": str(call_id), "function": {"name": str(name), **called}, **rest}:
                 count_others({**rest, **called}, {"type", "arguments"}, f"{path}.toolCalls[]", losses)
-                yield None, hub.ToolCall(name, called.get("arguments"), call_id)
+                yield None, ir.ToolCall(name, called.get("arguments"), call_id)
             case {"toolCallId": str(call_id), "status": str(status), "output": [*outputs], **rest}:
                 losses.add(
                     f"{path}.toolCallStates[] of the call", [rest.pop(name, None) for name in _REPEATED]
@@ -37,7 +37,7 @@ def _parts(value: Any, path: str, losses: Losses, _kind: str = "") -> Parts:
                     {"type": "text", **block} if isinstance(block, dict) else block for block in outputs
                 ]
                 text = text_of(blocks, f"{path}.output[]", losses)
-                yield "tool", hub.ToolCallResponse(text, call_id, failed=is_failure(status))
+                yield "tool", ir.ToolCallResponse(text, call_id, failed=is_failure(status))
             case _:
                 yield from parts_of(block, path, losses)
 

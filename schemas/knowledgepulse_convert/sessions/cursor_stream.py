@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import at
 from knowledgepulse_convert.common.reading import as_text, count_others, text_or_none, without
@@ -39,10 +39,10 @@ def _parts(event: dict[str, Any], path: str, losses: Losses, _kind: str = "") ->
     yield None, call
     if is_completed:
         text, failed = _result(result, losses)
-        yield "tool", hub.ToolCallResponse(text, call.id, call.name, failed, call.mcp_server)
+        yield "tool", ir.ToolCallResponse(text, call.id, call.name, failed, call.mcp_server)
 
 
-def _call(called: str, details: dict[str, Any], call_id: str | None, losses: Losses) -> hub.ToolCall:
+def _call(called: str, details: dict[str, Any], call_id: str | None, losses: Losses) -> ir.ToolCall:
     """Return a call: ``{"shellToolCall": {"args": …}}``, or ``{"function": {"name": …, "arguments": …}}``."""
     arguments = details.get("args", details.get("arguments"))
     count_others(details, {"args", "arguments", "name"}, f"tool_call.{called}", losses)
@@ -50,9 +50,9 @@ def _call(called: str, details: dict[str, Any], call_id: str | None, losses: Los
         case "mcpToolCall", {"toolName": str(tool), "args": inner, **rest}:
             count_others(rest, {"providerIdentifier"}, "tool_call.mcpToolCall.args", losses)
             server = rest.get("providerIdentifier")
-            return hub.ToolCall(tool, inner, call_id, server if isinstance(server, str) else None)
+            return ir.ToolCall(tool, inner, call_id, server if isinstance(server, str) else None)
     name = details.get("name")
-    return hub.ToolCall(name if isinstance(name, str) else called.removesuffix(_SUFFIX), arguments, call_id)
+    return ir.ToolCall(name if isinstance(name, str) else called.removesuffix(_SUFFIX), arguments, call_id)
 
 
 def _result(result: Any, losses: Losses) -> tuple[str, bool]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import Field
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, of_lines
 from knowledgepulse_convert.common.losses import Losses
@@ -25,14 +25,14 @@ from knowledgepulse_convert.common.reading import (
     InputModel,
     as_text,
     count_others,
-    count_unread,
+    count_unmapped,
     read,
 )
 from knowledgepulse_convert.common.session_log import TAKEN_BACK, Reader
 from knowledgepulse_convert.common.statuses import is_failure
 from knowledgepulse_convert.messages import gemini
 
-_Turn = tuple[hub.Role, tuple[hub.Part, ...], Any]
+_Turn = tuple[ir.Role, tuple[ir.Part, ...], Any]
 """A message and its time."""
 _Version = tuple[list[_Turn], Losses]
 """A message with the responses to its calls, and its losses."""
@@ -83,7 +83,7 @@ class _Session(Reader):
         else:
             self._add_session(line)
 
-    def finish(self) -> hub.Run:
+    def finish(self) -> ir.Run:
         """Return the run."""
         for turns, losses in self._messages.values():
             self.losses.merge(losses)
@@ -125,7 +125,7 @@ class _Session(Reader):
 
     def _count_replaced(self, earlier: _Version, version: _Version) -> None:
         """Count what an earlier version of a message has besides."""
-        told = {hub.Text(""), *(_key(part) for _, parts, _ in version[0] for part in parts)}
+        told = {ir.Text(""), *(_key(part) for _, parts, _ in version[0] for part in parts)}
         parts = (part for _, parts, _ in earlier[0] for part in parts)
         self.losses.add(TAKEN_BACK, [asdict(part) for part in parts if _key(part) not in told], is_known=True)
 
@@ -137,16 +137,16 @@ class _Session(Reader):
         except ConversionError:
             self.losses.add_unknown("messages of another form", value)
             return
-        count_unread(message, "messages[]", losses)
+        count_unmapped(message, "messages[]", losses)
         if message.id in self._messages:
             self._count_replaced(self._messages[message.id], (turns, losses))
         self._messages[message.id] = turns, losses
         self.transcript.named(message.model)
 
 
-def _key(part: hub.Part) -> hub.Part:
+def _key(part: ir.Part) -> ir.Part:
     """Return what is equal for equal parts, and can be looked up, which arguments of calls cannot."""
-    if not isinstance(part, hub.ToolCall):
+    if not isinstance(part, ir.ToolCall):
         return part
     return replace(part, arguments=json.dumps(part.arguments, sort_keys=True, default=repr))
 
@@ -157,16 +157,16 @@ def _turns_of(message: _Message, losses: Losses) -> Iterator[_Turn]:
     parts = [{"text": part} if isinstance(part, str) else part for part in content if part is not None]
     body = gemini.message_of({"parts": parts}, "user", "messages[].content", losses)
     if message.type == "user":
-        notice = hub.join_texts(body.parts).lstrip().startswith(_NOTICES)
+        notice = ir.join_texts(body.parts).lstrip().startswith(_NOTICES)
         yield "system" if notice else "user", body.parts, message.timestamp
     elif message.type == "error":
-        yield "assistant", (hub.Error(hub.join_texts(body.parts)),), message.timestamp
+        yield "assistant", (ir.Error(ir.join_texts(body.parts)),), message.timestamp
     elif message.type == "gemini":
         thoughts = (
-            hub.Reasoning("\n".join(text for text in (thought.subject, thought.description) if text))
+            ir.Reasoning("\n".join(text for text in (thought.subject, thought.description) if text))
             for thought in message.thoughts
         )
-        calls = (hub.ToolCall(call.name, call.args, call.id) for call in message.calls)
+        calls = (ir.ToolCall(call.name, call.args, call.id) for call in message.calls)
         yield "assistant", (*thoughts, *body.parts, *calls), message.timestamp
         for call in message.calls:
             yield from _responses(call, message.timestamp, losses)
@@ -183,7 +183,7 @@ def _responses(call: _Call, time: Any, losses: Losses) -> Iterator[_Turn]:
         return
     values = call.result if isinstance(call.result, list) else [call.result]
     texts = [text for value in values if (text := _response_text(value, losses))]
-    response = hub.ToolCallResponse("\n".join(texts), call.id, call.name, failed=is_failure(call.status))
+    response = ir.ToolCallResponse("\n".join(texts), call.id, call.name, failed=is_failure(call.status))
     yield "tool", (response,), time
 
 

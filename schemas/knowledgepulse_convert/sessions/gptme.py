@@ -13,7 +13,7 @@ import re
 from itertools import pairwise
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.elements import elements, outside
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import at
@@ -34,19 +34,19 @@ def _said(value: Any, _path: str, losses: Losses, _kind: str = "") -> Parts:
     text = as_text(value)
     if text.endswith(_INTERRUPTED):
         yield from _said(text.removesuffix(_INTERRUPTED), _path, losses)
-        yield None, hub.Error(_INTERRUPTED, interruption=True)
+        yield None, ir.Error(_INTERRUPTED, interruption=True)
         return
     thoughts = [element for element in elements(text, _THOUGHT) if element.closed]
     for thought in thoughts:
-        yield None, hub.Reasoning(thought.content.strip())
+        yield None, ir.Reasoning(thought.content.strip())
     text = outside(text, thoughts)
     starts = [mark.start() for mark in _CALL.finditer(text)]
-    yield None, hub.Text(text[: starts[0] if starts else None].strip())
+    yield None, ir.Text(text[: starts[0] if starts else None].strip())
     for start, end in pairwise([*starts, len(text)]):
         mark = _CALL.match(text, start)
         arguments = parse_json(text[mark.end() : end].strip()) if mark else None
         if mark and isinstance(arguments, dict):
-            yield None, hub.ToolCall(mark[1], arguments, mark[2])
+            yield None, ir.ToolCall(mark[1], arguments, mark[2])
         else:
             losses.add_unknown(UNREAD, text[start:end], {"text": text})
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.exit_codes import WRAPPER
 from knowledgepulse_convert.common.input_format import InputFormat, are_all
@@ -36,7 +36,7 @@ _ROW = (
 )
 
 
-def _run(session: Any, path: str) -> hub.Run:
+def _run(session: Any, path: str) -> ir.Run:
     if not _is_session(session):
         raise ConversionError(f"{path or 'the document'}: no session with its messages")
     transcript = Transcript()
@@ -44,7 +44,7 @@ def _run(session: Any, path: str) -> hub.Run:
     run.native_id, run.parent_id = session["id"], text_or_none(session.get("parent_session_id"))
     run.names = project_of(session.get("cwd"))
     transcript.named(session.get("model"))
-    transcript.add("system", filter(None, [hub.Text(as_text(session["system_prompt"]))]), None)
+    transcript.add("system", filter(None, [ir.Text(as_text(session["system_prompt"]))]), None)
     read = {"id", "parent_session_id", "cwd", "model", "system_prompt", "messages"}
     count_others(session, read, "", losses)
     for number, message in enumerate(session["messages"]):
@@ -65,19 +65,19 @@ def _add(message: dict[str, Any], path: str, transcript: Transcript) -> None:
     if message.get("role") == "tool":
         told["name"] = message.get("tool_name")
     (read,) = openai.messages_of([told], path, losses, "messages[]")
-    role = "system" if read.role == "user" and _NOTICE.match(hub.join_texts(read.parts)) else read.role
+    role = "system" if read.role == "user" and _NOTICE.match(ir.join_texts(read.parts)) else read.role
     parts = [_unwrapped(part) for part in read.parts]
-    transcript.add(role, [*parts, *hub.cut_off(message.get("finish_reason"))], at)
+    transcript.add(role, [*parts, *ir.cut_off(message.get("finish_reason"))], at)
 
 
-def _unwrapped(part: hub.Part) -> hub.Part:
+def _unwrapped(part: ir.Part) -> ir.Part:
     """Return the result of a command without what the program writes around it."""
-    if isinstance(part, hub.ToolCallResponse):
+    if isinstance(part, ir.ToolCallResponse):
         match parse_json(part.response):
             case {"output": str(output), **others} as result if result.keys() <= WRAPPER:
                 error = text_or_none(others.get("error"))
                 text = "\n".join(filter(None, (output, error if error not in (None, output) else None)))
-                return hub.ToolCallResponse(text, part.id, part.name, failed=part.failed or is_failed(result))
+                return ir.ToolCallResponse(text, part.id, part.name, failed=part.failed or is_failed(result))
     return part
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.input_format import InputFormat, of_lines
 from knowledgepulse_convert.common.pattern import any_of, at
 from knowledgepulse_convert.common.reading import as_list, as_text, count_others, text_or_none
@@ -56,7 +56,7 @@ class _Reader(Reader):
             case {"response": {**answer}, "toolCalls": calls, "currentAgentName": _}:
                 known |= {"response", "toolCalls"}
                 self.losses.add(_REPEATED, calls)
-                self._add_messages([answer], "assistant", hub.cut_off(self._reason))
+                self._add_messages([answer], "assistant", ir.cut_off(self._reason))
                 self._reason = None
             case {"toolOutput": {**output}, "toolKwargs": arguments}:
                 known |= {"toolOutput", "toolKwargs", "toolId", "toolName", "returnDirect"}
@@ -70,7 +70,7 @@ class _Reader(Reader):
                 return
         count_others(data, known, "data", self.losses)
 
-    def _add_messages(self, values: list[Any], role: hub.Role, end: Iterable[hub.Part] = ()) -> None:
+    def _add_messages(self, values: list[Any], role: ir.Role, end: Iterable[ir.Part] = ()) -> None:
         for message in messages_of(values, role, "messages", self.losses) if values else ():
             self.transcript.add(message.role, [*message.parts, *end])
 
@@ -80,7 +80,7 @@ class _Reader(Reader):
         is_failed, is_answer = output.get("isError") is True, data.get("returnDirect") is True
         result = as_text(output.get("result"))
         self.transcript.add(
-            "tool", [hub.ToolCallResponse(result, call_id, name, is_failed, is_answer=is_answer)]
+            "tool", [ir.ToolCallResponse(result, call_id, name, is_failed, is_answer=is_answer)]
         )
 
     def _add_input(self, messages: list[Any]) -> None:
@@ -89,7 +89,7 @@ class _Reader(Reader):
             text = as_text(message.get("content")) if isinstance(message, dict) else ""
             if text and message.get("role") == "system" and text not in self._instructions:
                 self._instructions.add(text)
-                self.transcript.add("system", [hub.Text(text)])
+                self.transcript.add("system", [ir.Text(text)])
                 count_others(message, {"role", "content"}, "data.input[]", self.losses)
             else:
                 self.losses.add("data.input[]", message)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import are_all
 from knowledgepulse_convert.common.pattern import any_of, at
@@ -64,7 +64,7 @@ _EVENTS = format_of(
 _ENTRIES = format_of(pi.FORMAT)
 
 
-def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+def _runs(document: Any) -> Iterator[ir.Run | ConversionError]:
     lines = iter([document] if isinstance(document, dict) else document)
     first = next(lines, None)
     if not _is_branch(first):
@@ -75,7 +75,7 @@ def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
             yield ConversionError(f"not whole, as {_CUT} says; convert the `events.jsonl` beside it")
             continue
         for run in _ENTRIES.runs([{"type": "session", **session["header"]}, *session["entries"]]):
-            if isinstance(run, hub.Run):
+            if isinstance(run, ir.Run):
                 count_others(session, {"header", "entries"}, "", run.losses)
             yield run
 

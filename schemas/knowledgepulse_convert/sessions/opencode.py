@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import Field
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, of_session
 from knowledgepulse_convert.common.losses import Losses
@@ -24,7 +24,7 @@ from knowledgepulse_convert.common.reading import (
     InputModel,
     as_text,
     count_others,
-    count_unread,
+    count_unmapped,
     read,
     text_or_none,
     without,
@@ -68,7 +68,7 @@ def _recognises(line: dict[str, Any]) -> bool:
     return _is_export(line) or _kind(line) is not None
 
 
-def _runs(document: Any) -> Iterator[hub.Run]:
+def _runs(document: Any) -> Iterator[ir.Run]:
     losses = Losses()
     sessions: dict[str, _Session] = {}
     for line in lines_of(document, losses):
@@ -127,7 +127,7 @@ def _id(value: Any) -> str:
     return str(value.get("id")) if isinstance(value, dict) else ""
 
 
-def _run(info: dict[str, Any], messages: Iterable[Any], losses: Losses) -> hub.Run:
+def _run(info: dict[str, Any], messages: Iterable[Any], losses: Losses) -> ir.Run:
     transcript = Transcript()
     transcript.losses.merge(losses)
     run = transcript.run
@@ -147,38 +147,38 @@ def _add_message(message: Any, transcript: Transcript) -> None:
         losses.add_unknown("messages of another form", message)
         return
     count_others(message, {"info", "parts"}, "messages[]", losses)
-    count_unread(info, "messages[].info", losses)
+    count_unmapped(info, "messages[].info", losses)
     transcript.named(info.model_id)
     transcript.run.native_id = transcript.run.native_id or info.session
     span = info.time or {}
     count_others(span, {"created", "completed"}, "messages[].info.time", losses)
     at = transcript.reached_milliseconds(span.get("completed") or span.get("created"))
-    default: hub.Role = "user" if info.role == "user" else "assistant"
+    default: ir.Role = "user" if info.role == "user" else "assistant"
     for value in message["parts"] if isinstance(message["parts"], list) else ():
         for role, own in parts_of(value, "messages[].parts[]", losses):
             transcript.add(role or default, [own], at)
     if info.error is not None:
         transcript.add("assistant", [_error(info.error, "messages[].info.error", losses)], at)
-    transcript.add("assistant", hub.cut_off(info.finish), at)
+    transcript.add("assistant", ir.cut_off(info.finish), at)
 
 
-def _error(failure: dict[str, Any], path: str, losses: Losses) -> hub.Error:
+def _error(failure: dict[str, Any], path: str, losses: Losses) -> ir.Error:
     data = failure.get("data")
     count_others(failure, {"name", "data"}, path, losses)
     message = data.get("message") if isinstance(data, dict) else data
     count_others(data if isinstance(data, dict) else {}, {"message"}, f"{path}.data", losses)
-    return hub.Error(as_text(message or failure.get("name")), interruption=failure.get("name") == _ABORTED)
+    return ir.Error(as_text(message or failure.get("name")), interruption=failure.get("name") == _ABORTED)
 
 
 def parts_of(part: Any, path: str, losses: Losses, _kind: str = "") -> Parts:
     """Read a part of a message; one of another form is a suspect loss."""
     match part:
         case {"type": "text", "text": str(text)}:
-            yield "system" if part.get("synthetic") or part.get("ignored") else None, hub.Text(text)
+            yield "system" if part.get("synthetic") or part.get("ignored") else None, ir.Text(text)
         case {"type": "reasoning", "text": str(text)}:
-            yield "assistant", hub.Reasoning(text)
+            yield "assistant", ir.Reasoning(text)
         case {"type": "subtask", "prompt": str(text)}:
-            yield "user", hub.Text(text)
+            yield "user", ir.Text(text)
         case {"type": "tool", "tool": str(tool), "state": dict(state)}:
             yield from _call(tool, text_or_none(part.get("callID")), state, f"{path}.state", losses)
         case {"type": str(kind)}:
@@ -205,10 +205,10 @@ def _call(tool: str, call_id: str | None, state: dict[str, Any], path: str, loss
         case "invalid", {"tool": str(called), **rest}:  # the program's own answer to a call that cannot be
             losses.add(f"{path}.input.error", rest.pop("error", None))
             tool, arguments, failed = called, rest, True
-    yield "assistant", hub.ToolCall(tool, arguments, call_id, latency_ms=latency)
+    yield "assistant", ir.ToolCall(tool, arguments, call_id, latency_ms=latency)
     if state.get("status") in ("completed", "error"):
         text = as_text(state.get("error" if state["status"] == "error" else "output"))
-        yield "tool", hub.ToolCallResponse(text, call_id, tool, failed=failed)
+        yield "tool", ir.ToolCallResponse(text, call_id, tool, failed=failed)
 
 
 FORMAT = InputFormat(

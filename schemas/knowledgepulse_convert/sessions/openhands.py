@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import Field
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.exit_codes import exit_code_of
 from knowledgepulse_convert.common.input_format import InputFormat, are_all
@@ -25,7 +25,7 @@ from knowledgepulse_convert.common.reading import (
     InputModel,
     as_text,
     count_others,
-    count_unread,
+    count_unmapped,
     items_of,
     parse_json,
     parse_time,
@@ -126,16 +126,16 @@ class _Output(InputModel):
     error: str | None = None
 
 
-def _runs(document: Any) -> Iterator[hub.Run]:
+def _runs(document: Any) -> Iterator[ir.Run]:
     losses = Losses()
     if isinstance(document, dict) and "history" in document:
         verdicts = Verdicts(document)
         output = read(_Output, verdicts.rest)
         run = _run(output.history, "history", losses)
-        count_unread(output, "", losses)
+        count_unmapped(output, "", losses)
         _set_user_message(run.messages, output.instruction)
         if output.error:
-            run.messages.append(hub.message("assistant", hub.Error(output.error)))
+            run.messages.append(ir.message("assistant", ir.Error(output.error)))
         run.outcome, run.task_id = verdicts.outcome, verdicts.task_id
         yield run
     else:
@@ -145,14 +145,14 @@ def _runs(document: Any) -> Iterator[hub.Run]:
         yield _run(events, "", losses)
 
 
-def _set_user_message(messages: MutableSequence[hub.Message], instruction: str | None) -> None:
+def _set_user_message(messages: MutableSequence[ir.Message], instruction: str | None) -> None:
     """Make the instruction the user's message if there is none.
 
     The oldest files omit the instruction's sender, or the message itself.
     """
     if instruction is None or any(message.role == "user" for message in messages):
         return
-    prompt = hub.message("user", hub.Text(instruction))
+    prompt = ir.message("user", ir.Text(instruction))
     index = next((n for n, message in enumerate(messages) if message.parts == prompt.parts), None)
     if index is None:
         messages.insert(0, prompt)
@@ -160,8 +160,8 @@ def _set_user_message(messages: MutableSequence[hub.Message], instruction: str |
         messages[index] = prompt
 
 
-def _run(values: list[Any], path: str, losses: Losses) -> hub.Run:
-    run = hub.Run([], unverified=True, losses=losses)
+def _run(values: list[Any], path: str, losses: Losses) -> ir.Run:
+    run = ir.Run([], unverified=True, losses=losses)
     for number, value in enumerate(values):
         if isinstance(value, dict) and "kind" in value:
             event = read(_Event, value, f"{path}[{number}]")
@@ -183,15 +183,15 @@ def _run(values: list[Any], path: str, losses: Losses) -> hub.Run:
     return run
 
 
-def _message(event: _Event, path: str, losses: Losses) -> hub.Message:
+def _message(event: _Event, path: str, losses: Losses) -> ir.Message:
     if event.kind not in _KINDS:
         return _other_message(event, path, losses)
-    count_unread(event, path, losses)
+    count_unmapped(event, path, losses)
     if event.llm_message is not None:
         content = contents_of(event.llm_message.content, f"{path}.llm_message.content[]", losses)
         if event.llm_message.role != "assistant":
-            return hub.message("system" if event.llm_message.role == "system" else "user", *content)
-        return hub.message("assistant", hub.reasoning(event.llm_message.reasoning_content), *content)
+            return ir.message("system" if event.llm_message.role == "system" else "user", *content)
+        return ir.message("assistant", ir.reasoning(event.llm_message.reasoning_content), *content)
     if event.kind == "ActionEvent":
         return _action(event, path, losses)
     failed = event.kind != "ObservationEvent"
@@ -203,14 +203,14 @@ def _message(event: _Event, path: str, losses: Losses) -> hub.Message:
         )  # below, it still ran
     else:
         text = event.error or event.rejection_reason or ""
-    return hub.message("tool", hub.ToolCallResponse(text, event.tool_call_id, event.tool_name, failed=failed))
+    return ir.message("tool", ir.ToolCallResponse(text, event.tool_call_id, event.tool_name, failed=failed))
 
 
-def _other_message(event: _Event, path: str, losses: Losses) -> hub.Message:
+def _other_message(event: _Event, path: str, losses: Losses) -> ir.Message:
     if event.kind == _FAILURE:
-        count_unread(event, path, losses)
+        count_unmapped(event, path, losses)
         losses.add(f"{path}.code", event.code if event.detail else None)
-        return hub.message("assistant", hub.Error(event.detail or event.code or ""))
+        return ir.message("assistant", ir.Error(event.detail or event.code or ""))
     kept = {"kind": event.kind, **(event.model_extra or {}), "value": event.value}
     if event.kind == "SystemPromptEvent":
         return _system(kept.pop("system_prompt", None), kept, path, losses)
@@ -219,20 +219,20 @@ def _other_message(event: _Event, path: str, losses: Losses) -> hub.Message:
         losses.add_unknown(f"{path}.{event.kind}", kept)
     else:
         losses.add(f"{path}.{event.kind}", kept)
-    return hub.message("assistant")
+    return ir.message("assistant")
 
 
-def _system(text: Any, rest: dict[str, Any], path: str, losses: Losses) -> hub.Message:
+def _system(text: Any, rest: dict[str, Any], path: str, losses: Losses) -> ir.Message:
     """Return the message of an event with the system's text; ``rest`` holds the tools and the losses."""
     if isinstance(text, dict):
         rest["system_prompt"] = dict(text)
         text = rest["system_prompt"].pop("text", None)
     defined = definitions_of(rest.pop("tools", None) or [], f"{path}.tools", losses)
     count_others(rest, set(), path, losses)
-    return hub.message("system", hub.Text(as_text(text)), *hub.parts_in(defined))
+    return ir.message("system", ir.Text(as_text(text)), *ir.parts_in(defined))
 
 
-def _action(event: _Event, path: str, losses: Losses) -> hub.Message:
+def _action(event: _Event, path: str, losses: Losses) -> ir.Message:
     thought = contents_of(event.thought, f"{path}.thought[]", losses)
     called = event.tool_call or _ToolCall()
     arguments = called.arguments if called.arguments is not None else event.action
@@ -240,19 +240,19 @@ def _action(event: _Event, path: str, losses: Losses) -> hub.Message:
         case dict(written):  # the action repeats them, and may have more
             repeated = {name for name, value in written.items() if value == (event.action or {}).get(name)}
             count_others(event.action or {}, repeated, f"{path}.action", losses)
-    call = hub.ToolCall(event.tool_name or called.name or "", arguments, event.tool_call_id or called.id)
+    call = ir.ToolCall(event.tool_name or called.name or "", arguments, event.tool_call_id or called.id)
     match event.action:
         case {"kind": "FinishAction", "message": str(result)}:
-            thought.append(hub.Text(result))
-    return hub.message("assistant", hub.reasoning(event.reasoning_content), *thought, call)
+            thought.append(ir.Text(result))
+    return ir.message("assistant", ir.reasoning(event.reasoning_content), *thought, call)
 
 
-def _legacy_message(event: _LegacyEvent, path: str, losses: Losses) -> hub.Message:
+def _legacy_message(event: _LegacyEvent, path: str, losses: Losses) -> ir.Message:
     kind = event.action or event.observation or ""
     if kind in _BOOKKEEPING or (event.action is None and event.observation is None):
         unused = [event.message, event.content, event.args, event.extras, event.model_extra]
         losses.add(f"{path}.{kind or 'event'}", unused)
-        return hub.message("assistant")
+        return ir.message("assistant")
     if kind == "system":
         rest = {**(event.model_extra or {}), **(event.args or {}), "message": event.message}
         return _system(rest.pop("content", None), rest, path, losses)
@@ -262,45 +262,45 @@ def _legacy_message(event: _LegacyEvent, path: str, losses: Losses) -> hub.Messa
     return message
 
 
-def _count_unsaid(event: _LegacyEvent, message: hub.Message, path: str, losses: Losses) -> None:
+def _count_unsaid(event: _LegacyEvent, message: ir.Message, path: str, losses: Losses) -> None:
     """Count the texts of an event that are missing from its message."""
-    said = hub.transcript_of([message])
+    said = ir.transcript_of([message])
     for name in ("message", "content", "thought"):
         text = as_text(getattr(event, name))
         losses.add(f"{path}.{name}", text if text not in said else None)
 
 
-def _legacy_observation(event: _LegacyEvent, kind: str, path: str, losses: Losses) -> hub.Message:
-    count_unread(event, path, losses)
+def _legacy_observation(event: _LegacyEvent, kind: str, path: str, losses: Losses) -> ir.Message:
+    count_unmapped(event, path, losses)
     tool = event.tool or _Metadata()
     extras = event.extras or {}
     losses.add(f"{path}.extras", extras)
     failed = kind == "error" or (exit_code_of(extras) or event.exit_code or 0) > 0
     text = as_text(event.content) or as_text(event.message)
-    return hub.message(
-        "tool", hub.ToolCallResponse(text, tool.tool_call_id, tool.function_name or kind, failed=failed)
+    return ir.message(
+        "tool", ir.ToolCallResponse(text, tool.tool_call_id, tool.function_name or kind, failed=failed)
     )
 
 
-def _legacy_action(event: _LegacyEvent, kind: str, path: str, losses: Losses) -> hub.Message:
+def _legacy_action(event: _LegacyEvent, kind: str, path: str, losses: Losses) -> ir.Message:
     if event.args is None:  # in the oldest files, the arguments are members of the event
         arguments = dict(event.model_extra or {})
     else:
-        count_unread(event, path, losses)
+        count_unmapped(event, path, losses)
         arguments = dict(event.args)
     thought = arguments.pop("thought", None) or event.thought
     tool = event.tool or _Metadata()
     if kind == "message":
         text = arguments.pop("content", None) or event.content or event.message
         losses.add(f"{path}.args", arguments)
-        return hub.message("user" if event.source == "user" else "assistant", hub.Text(as_text(text)))
-    parts: list[hub.Part] = [hub.Text(thought)] if isinstance(thought, str) and thought else []
+        return ir.message("user" if event.source == "user" else "assistant", ir.Text(as_text(text)))
+    parts: list[ir.Part] = [ir.Text(thought)] if isinstance(thought, str) and thought else []
     if kind == "finish":
         result = arguments.get("final_thought") or event.message
-        parts += [hub.Text(result)] if isinstance(result, str) and result and result != thought else []
+        parts += [ir.Text(result)] if isinstance(result, str) and result and result != thought else []
     if kind != "think" or tool.function_name:
-        parts.append(hub.ToolCall(tool.function_name or kind, arguments, tool.tool_call_id))
-    return hub.message("assistant", *parts)
+        parts.append(ir.ToolCall(tool.function_name or kind, arguments, tool.tool_call_id))
+    return ir.message("assistant", *parts)
 
 
 def _is_event(value: Any) -> bool:

@@ -10,7 +10,7 @@ Compared with: public files of November 2025 to July 2026.
 from dataclasses import replace
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import at
 from knowledgepulse_convert.common.words import words
@@ -28,10 +28,10 @@ def read(block: Any, path: str, losses: Losses, kind: str = "") -> Parts:
         block = block | {"isError": True}
     for role, part in parts_of(block, path, losses, kind):
         match part:
-            case hub.ToolCall(name="tool_call", arguments={"id": str(name), "args": dict(arguments), **rest}):
+            case ir.ToolCall(name="tool_call", arguments={"id": str(name), "args": dict(arguments), **rest}):
                 losses.add(f"{path}.tool_call", rest)
                 yield role, replace(part, name=name, arguments=arguments)
-            case hub.ToolCallResponse(name="tool_call"):
+            case ir.ToolCallResponse(name="tool_call"):
                 yield role, replace(part, name=None)
             case _:
                 yield role, part

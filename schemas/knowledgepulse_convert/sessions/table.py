@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import AnyOf, Conditions, Path, Pattern, Places, any_of, at
 from knowledgepulse_convert.messages.blocks import Parts, parts_of
 
-ROLES: dict[str, hub.Role] = {
-    **hub.ROLES,
+ROLES: dict[str, ir.Role] = {
+    **ir.ROLES,
     "gpt": "assistant",
     "response": "assistant",
     "request": "user",
@@ -82,7 +82,7 @@ class Line:
     """
 
     where: Any
-    role: hub.Role | Path | None = None
+    role: ir.Role | Path | None = None
     parts: Part | tuple[Part, ...] = ()
     id: Path | None = None
     cwd: Path | None = None

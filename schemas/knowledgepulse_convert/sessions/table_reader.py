@@ -10,7 +10,7 @@ from hashlib import sha256
 from itertools import groupby
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.elements import elements, outside
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, are_all, judged, of_session
@@ -38,7 +38,7 @@ class TableReader(Reader):
     def __init__(self, table: Table) -> None:
         super().__init__()
         self._table = table
-        self._pieces: list[hub.Part] = []  # of an answer or of a thought
+        self._pieces: list[ir.Part] = []  # of an answer or of a thought
         self._answered_at: datetime | None = None
         self._open: set[str] = set()  # ids of calls that lines may tell again
         self._last_said = ""  # the agent's last text, without white space
@@ -63,7 +63,7 @@ class TableReader(Reader):
         else:
             self._add_line(line, value, kind)
 
-    def finish(self) -> hub.Run:
+    def finish(self) -> ir.Run:
         """Return the run."""
         self._end_pieces()
         return super().finish()
@@ -80,13 +80,13 @@ class TableReader(Reader):
             how = line.ended.of(value) if isinstance(line.ended, Path) else line.ended
             self.has_ended = how is True or how in _ENDED if isinstance(how, str | bool) else None
         if line.verdict is not None:
-            self.transcript.run.outcome = hub.RunOutcome(_VERDICTS.get(as_text(line.verdict.of(value))))
+            self.transcript.run.outcome = ir.RunOutcome(_VERDICTS.get(as_text(line.verdict.of(value))))
 
     def _add_line(self, line: Line, value: dict[str, Any], kind: str) -> None:
         at = self._reached_at(value)
         if line.tools is not None:
             defined = definitions_of(line.tools.of(value) or [], f"{kind}.{line.tools}", self.losses)
-            self.transcript.add("system", hub.parts_in(defined), at)
+            self.transcript.add("system", ir.parts_in(defined), at)
         if line.is_piece:
             for _, part in self._parts(line, value, "assistant", kind):
                 self._add_piece(part, at)
@@ -101,7 +101,7 @@ class TableReader(Reader):
             message = "" if self._is_said(error.message) else error.message
             self.transcript.add("assistant", [replace(error, message=message)], at)
 
-    def _add_piece(self, piece: hub.Part, at: datetime | None) -> None:
+    def _add_piece(self, piece: ir.Part, at: datetime | None) -> None:
         if self._pieces and type(self._pieces[-1]) is not type(piece):
             self._end_pieces()
         self._pieces.append(piece)
@@ -109,26 +109,26 @@ class TableReader(Reader):
 
     def _end_pieces(self) -> None:
         """Add what came in pieces."""
-        texts = [piece.content for piece in self._pieces if isinstance(piece, hub.Text | hub.Reasoning)]
+        texts = [piece.content for piece in self._pieces if isinstance(piece, ir.Text | ir.Reasoning)]
         if texts:
-            kind = hub.Text if isinstance(self._pieces[0], hub.Text) else hub.Reasoning
+            kind = ir.Text if isinstance(self._pieces[0], ir.Text) else ir.Reasoning
             self._tell("assistant", (kind("".join(texts)),), self._answered_at)
-        calls = [piece for piece in self._pieces if isinstance(piece, hub.ToolCall)]
+        calls = [piece for piece in self._pieces if isinstance(piece, ir.ToolCall)]
         for _, group in groupby(calls, lambda call: call.id):
             begun = list(group)
             arguments = "".join(piece.arguments for piece in begun)
             self._tell("assistant", (replace(begun[0], arguments=arguments),), self._answered_at)
         self._pieces.clear()
 
-    def _tell(self, role: hub.Role, parts: tuple[hub.Part, ...], at: datetime | None) -> None:
+    def _tell(self, role: ir.Role, parts: tuple[ir.Part, ...], at: datetime | None) -> None:
         self.transcript.add(role, parts, at)
         if role == "assistant":
-            for text in filter(None, (_squeezed(hub.join_texts([part])) for part in parts)):
+            for text in filter(None, (_squeezed(ir.join_texts([part])) for part in parts)):
                 self._last_said = text
                 self._all_said.update(text.encode(errors="surrogatepass"))
 
     def _add_message(
-        self, line: Line, told: hub.Role | Path, value: dict[str, Any], kind: str, at: datetime | None
+        self, line: Line, told: ir.Role | Path, value: dict[str, Any], kind: str, at: datetime | None
     ) -> None:
         name = str(told.of(value)) if isinstance(told, Path) else told
         role = ROLES.get(name, "system")
@@ -144,13 +144,13 @@ class TableReader(Reader):
             and not (line.may_repeat and self._is_repeated_call(part))
         ]
         for group in dict.fromkeys(own for own, _ in parts):
-            message = hub.Message(group, tuple(part for own, part in parts if own == group))
+            message = ir.Message(group, tuple(part for own, part in parts if own == group))
             if not (line.may_repeat and self._is_repeated(message)):
                 self._tell(group, message.parts, at)
         if role == "user" and self.has_ended and self._table.ended is None:
             self.has_ended = None
 
-    def _parts(self, line: Line, value: dict[str, Any], role: hub.Role, kind: str) -> Parts:
+    def _parts(self, line: Line, value: dict[str, Any], role: ir.Role, kind: str) -> Parts:
         """Yield the parts of a line's message, each with the role that it tells."""
         for part in line.all_parts:
             match part:
@@ -175,18 +175,18 @@ class TableReader(Reader):
         else:
             self.losses.add_unknown(f"{kind}.{part.path}", content, {"content": content})
 
-    def _is_repeated(self, message: hub.Message) -> bool:
+    def _is_repeated(self, message: ir.Message) -> bool:
         """Check for the last message, or a text of the agent."""
         match message.parts:
-            case (hub.Text(content=text),) if message.role == "assistant":
+            case (ir.Text(content=text),) if message.role == "assistant":
                 return self._is_said(text)
         last = self.transcript.run.messages[-1:]
         return any((earlier.role, earlier.parts) == (message.role, message.parts) for earlier in last)
 
-    def _is_repeated_call(self, part: hub.Part) -> bool:
+    def _is_repeated_call(self, part: ir.Part) -> bool:
         """Check for a call with the id of an earlier one."""
-        call = self.transcript.call_of(part.id) if isinstance(part, hub.ToolCall) else None
-        if call is not None and isinstance(part, hub.ToolCall) and part.arguments != call.arguments:
+        call = self.transcript.call_of(part.id) if isinstance(part, ir.ToolCall) else None
+        if call is not None and isinstance(part, ir.ToolCall) and part.arguments != call.arguments:
             self.losses.add(ANOTHER_FORM, part.arguments)
         return call is not None
 
@@ -196,32 +196,32 @@ class TableReader(Reader):
         digest = sha256(squeezed.encode(errors="surrogatepass")).digest()
         return squeezed == self._last_said or digest == self._all_said.digest()
 
-    def _is_restated(self, part: hub.Part) -> bool:
+    def _is_restated(self, part: ir.Part) -> bool:
         """Tell an open call again; return False for any other part."""
         match part:
-            case hub.ToolCall(id=str(call_id), arguments=arguments):
+            case ir.ToolCall(id=str(call_id), arguments=arguments):
                 is_open = call_id in self._open
                 self._open.add(call_id)
                 return is_open and self.transcript.tell_again(call_id, arguments)
-            case hub.ToolCallResponse(id=str(call_id)):
+            case ir.ToolCallResponse(id=str(call_id)):
                 self._open.discard(call_id)
         return False
 
-    def _own(self, role: hub.Role, part: hub.Part) -> hub.Part:
+    def _own(self, role: ir.Role, part: ir.Part) -> ir.Part:
         """Return the user's own text of a part, and a tool's text as its response."""
-        if not isinstance(part, hub.Text):
+        if not isinstance(part, ir.Text):
             return part
         if role == "tool":
-            return hub.ToolCallResponse(part.content)
+            return ir.ToolCallResponse(part.content)
         if role == "assistant" and self._table.hidden:
-            return hub.Text(part.content.removesuffix(self._table.hidden).rstrip())
+            return ir.Text(part.content.removesuffix(self._table.hidden).rstrip())
         if role != "user" or self._table.wrapper is None:
             return part
         found = [element for element in elements(part.content, self._table.wrapper) if element.closed]
         if not found:
             return part
         self.losses.add("text around requests", outside(part.content, found).strip())
-        return hub.Text("\n".join(element.content.strip() for element in found))
+        return ir.Text("\n".join(element.content.strip() for element in found))
 
     def _reached_at(self, value: dict[str, Any]) -> datetime | None:
         """Note the times of a line, and return the last."""
@@ -234,18 +234,18 @@ class TableReader(Reader):
         return self.transcript.reached(time)
 
 
-def _problem(line: Line, value: dict[str, Any]) -> Iterator[hub.Error]:
+def _problem(line: Line, value: dict[str, Any]) -> Iterator[ir.Error]:
     """Yield the failure or the interruption that a line tells."""
     message = line.error and line.error.of(value)
     if message is None and not line.stop:
         return
     endings = [told_by(path.of(value)) for path in line.stop or (_STATUS,)]
     if message is not None or any(endings):
-        yield hub.Error(as_text(message or None), interruption="cut_off" in endings)
+        yield ir.Error(as_text(message or None), interruption="cut_off" in endings)
 
 
-def _failed(part: hub.Part) -> hub.Part:
-    return replace(part, failed=True) if isinstance(part, hub.ToolCallResponse) else part
+def _failed(part: ir.Part) -> ir.Part:
+    return replace(part, failed=True) if isinstance(part, ir.ToolCallResponse) else part
 
 
 def _squeezed(text: str) -> str:
@@ -293,7 +293,7 @@ def format_of(table: Table) -> InputFormat:
     return told(own, runs, is_fragment, streams, needed)
 
 
-def _runs(table: Table, document: Any) -> Iterator[hub.Run]:
+def _runs(table: Table, document: Any) -> Iterator[ir.Run]:
     """Yield the run of a session, and behind it those of its subagents, whose lines stand among its own."""
     main, agents = TableReader(table), dict[str, TableReader]()
     for line in lines_of(document, main.losses):
@@ -307,7 +307,7 @@ def _runs(table: Table, document: Any) -> Iterator[hub.Run]:
         session = session or started.native_id
         started.native_id, started.parent_id = f"{session}/{agent}", session
         if not any(message.role == "user" for message in started.messages):
-            main.losses.add("subagents without their request", hub.contents_of(started.messages))
+            main.losses.add("subagents without their request", ir.contents_of(started.messages))
             main.losses.merge(started.losses)
             started.messages.clear()
     yield from (each for each in (run, *runs.values()) if each.messages)
@@ -323,7 +323,7 @@ class _Messages:
         """Return whether a document is a list of messages, a record, or a list of records."""
         return self._are_one_run(document) or are_all(self._are_one_run, document)
 
-    def runs(self, document: Any) -> Iterator[hub.Run | ConversionError]:
+    def runs(self, document: Any) -> Iterator[ir.Run | ConversionError]:
         """Yield the runs of a document."""
         if self._are_one_run(document) or not isinstance(document, list):
             yield judged(self._run_of, document, "")
@@ -339,7 +339,7 @@ class _Messages:
         names = (self._table.within or ()) if isinstance(document, dict) else ()
         return next((name for name in names if name in document), "")
 
-    def _run_of(self, document: Any, path: str) -> hub.Run:
+    def _run_of(self, document: Any, path: str) -> ir.Run:
         if not self._are_one_run(document):
             raise ConversionError(f"{path or 'the document'}: no messages of {self._table.name}")
         reader = TableReader(self._table)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import at
 from knowledgepulse_convert.common.reading import as_text, count_others
@@ -23,11 +23,11 @@ def _effect(effect: dict[str, Any], path: str, losses: Losses, _kind: str = "") 
         case {"id": str(call_id), "detail": {"toolName": str(name), **detail}, "state": dict(state), **rest}:
             count_others(rest | detail, {"input"}, path, losses)
             count_others(state, {"status", "outputText"}, f"{path}.state", losses)
-            yield None, hub.ToolCall(name, detail.get("input"), call_id)
+            yield None, ir.ToolCall(name, detail.get("input"), call_id)
             if "outputText" in state:
                 shown = state.get("display")
                 failed = is_failed(state) or (isinstance(shown, dict) and is_failed(shown))
-                yield "tool", hub.ToolCallResponse(as_text(state["outputText"]), call_id, name, failed=failed)
+                yield "tool", ir.ToolCallResponse(as_text(state["outputText"]), call_id, name, failed=failed)
         case _:
             losses.add_unknown(path, effect)
 

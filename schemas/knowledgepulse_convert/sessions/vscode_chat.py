@@ -15,14 +15,14 @@ from typing import Any
 
 from pydantic import Field
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.input_format import InputFormat, of_records
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import (
     InputModel,
     as_text,
     count_others,
-    count_unread,
+    count_unmapped,
     read,
 )
 from knowledgepulse_convert.common.session_log import Transcript
@@ -84,11 +84,11 @@ def _recognises(document: Any) -> bool:
     return False
 
 
-def _run_of(document: Any, path: str) -> hub.Run:
+def _run_of(document: Any, path: str) -> ir.Run:
     session = read(_Session, document, path)
     transcript = Transcript()
     transcript.run.native_id = session.id
-    count_unread(session, "", transcript.losses)
+    count_unmapped(session, "", transcript.losses)
     for request in session.requests:
         _add_request(request, transcript)
     return transcript.finish()
@@ -99,29 +99,29 @@ def _add_request(request: _Request, transcript: Transcript) -> None:
     metadata = result.metadata or _Metadata()
     at = transcript.reached_milliseconds(request.timestamp)
     transcript.named(request.model)
-    transcript.add("user", [hub.Text(_joined(request.message))], at)
+    transcript.add("user", [ir.Text(_joined(request.message))], at)
     if result.timings is not None and result.timings.total is not None and request.timestamp is not None:
         transcript.reached_milliseconds(request.timestamp + result.timings.total)
     for call_id in _failed(request.response or [], metadata.rounds):
         transcript.fail(call_id)
     for model_round in metadata.rounds:
-        thought = hub.reasoning(_joined(model_round.thinking or _Text()))
-        said = hub.Text(model_round.response) if model_round.response else None
-        calls = (hub.ToolCall(call.name, call.arguments, call.id) for call in model_round.calls)
-        transcript.add("assistant", hub.message("assistant", thought, said, *calls).parts)
+        thought = ir.reasoning(_joined(model_round.thinking or _Text()))
+        said = ir.Text(model_round.response) if model_round.response else None
+        calls = (ir.ToolCall(call.name, call.arguments, call.id) for call in model_round.calls)
+        transcript.add("assistant", ir.message("assistant", thought, said, *calls).parts)
         for call in model_round.calls:
             if call.id in metadata.results:
                 text = _result_text(metadata.results.pop(call.id), transcript.losses)
-                transcript.add("tool", [hub.ToolCallResponse(text, call.id, call.name)])
+                transcript.add("tool", [ir.ToolCallResponse(text, call.id, call.name)])
     transcript.losses.add("results without a call", metadata.results)
     if metadata.rounds:
         transcript.losses.add("parts of responses for the screen", request.response)
     else:
         transcript.add("assistant", _shown(request.response or [], transcript.losses))
     if request.is_canceled:
-        transcript.add("assistant", [hub.Error(interruption=True)])
+        transcript.add("assistant", [ir.Error(interruption=True)])
     elif result.failure is not None:
-        transcript.add("assistant", [hub.Error(result.failure.message or "")])
+        transcript.add("assistant", [ir.Error(result.failure.message or "")])
 
 
 def _failed(parts: list[dict[str, Any]], rounds: list[_Round]) -> Iterator[str]:
@@ -149,7 +149,7 @@ def _joined(text: _Text) -> str:
     return "\n".join(text.text) if isinstance(text.text, list) else text.text or ""
 
 
-def _shown(parts: list[dict[str, Any]], losses: Losses) -> Iterator[hub.Text]:
+def _shown(parts: list[dict[str, Any]], losses: Losses) -> Iterator[ir.Text]:
     """Yield the text of a response as the user saw it; calls are losses, as they have no arguments."""
     texts = []
     for part in parts:
@@ -158,7 +158,7 @@ def _shown(parts: list[dict[str, Any]], losses: Losses) -> Iterator[hub.Text]:
         else:
             losses.add_unknown(f"response[].{as_text(part.get('kind'))}", part)
     if texts:
-        yield hub.Text("".join(texts))
+        yield ir.Text("".join(texts))
 
 
 def _result_text(result: Any, losses: Losses) -> str:

@@ -15,12 +15,12 @@ from typing import Any
 
 from pydantic import Field
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, are_all
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.pattern import any_of
-from knowledgepulse_convert.common.reading import InputModel, count_others, read, unread
+from knowledgepulse_convert.common.reading import InputModel, count_others, read, unmapped
 from knowledgepulse_convert.common.rewards import Reward, number_of
 from knowledgepulse_convert.spans.dialects import attributes_of, runs_of_spans
 from knowledgepulse_convert.spans.span import Span
@@ -55,27 +55,27 @@ class _Request(InputModel):
 _is_event = any_of({"event_type": str, "rollout_id": str, "data": dict})
 
 
-def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+def _runs(document: Any) -> Iterator[ir.Run | ConversionError]:
     values = document if isinstance(document, list) else [document]
     events = [read(_Event, value, f"[{number}]") for number, value in enumerate(values)]
     for (rollout, attempt), own in groupby(sorted(events, key=lambda e: e.attempt), lambda e: e.attempt):
         yield from _attempt(list(own), f"{rollout}/{attempt}")
 
 
-def _attempt(events: list[_Event], native_id: str) -> Iterator[hub.Run | ConversionError]:
+def _attempt(events: list[_Event], native_id: str) -> Iterator[ir.Run | ConversionError]:
     requests = [event for event in events if event.event_type == "model_request"]
     losses, times = Losses(), [int(event.timestamp * _SECOND) for event in events]
     root = Span(native_id, native_id, None, "", min(times), max(times), attributes_of("agent", None, None))
     calls = [_call(event, number, native_id) for number, event in enumerate(requests)]
     rewards = list(_rewards(events, losses))
     for event in events:
-        losses.merge(unread(event, "[]"))
+        losses.merge(unmapped(event, "[]"))
         if event.event_type not in ("model_request", "reward"):
             losses.add_unknown(f"events of type {event.event_type}", event.data)
     for run in runs_of_spans([root, *calls]):
-        if isinstance(run, hub.Run):
+        if isinstance(run, ir.Run):
             run.native_id, run.span = native_id, None
-            run.outcome = hub.RunOutcome.graded(rewards[-1:])
+            run.outcome = ir.RunOutcome.graded(rewards[-1:])
             for earlier in rewards[:-1]:
                 losses.add("rewards before the last", [earlier.value])
             models = (event.data.get("model") for event in requests)
@@ -96,7 +96,7 @@ def _call(event: _Event, number: int, native_id: str) -> Span:
         start=end - int((request.latency_ms or 0) * 1e6),
         end=end,
         failed=request.status == "error",
-        losses=unread(request, "data"),
+        losses=unmapped(request, "data"),
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import as_text, count_others, parse_json, text_or_none
 from knowledgepulse_convert.messages import vercel
@@ -42,7 +42,7 @@ def node(span: Span) -> Node:
         event = _tool_run(span, used, error, losses)
     elif is_agent or is_model_call:
         inputs = (_prompt if is_agent else _messages)(span, used, losses)
-        outputs = hub.message("assistant", *_response(span, used, losses))
+        outputs = ir.message("assistant", *_response(span, used, losses))
         if inputs or outputs.parts or (is_model_call and error is not None):
             event = ModelCall(tuple(inputs), (outputs,), None if is_agent else error)
     return node_of(
@@ -59,7 +59,7 @@ def node(span: Span) -> Node:
     )
 
 
-def _prompt(span: Span, used: set[str], losses: Losses) -> list[hub.Message]:
+def _prompt(span: Span, used: set[str], losses: Losses) -> list[ir.Message]:
     """Return the messages of a program's request: a system text, and a prompt or messages."""
     used.add(_PROMPT)
     prompt = parse_json(span.attributes.get(_PROMPT))
@@ -67,16 +67,16 @@ def _prompt(span: Span, used: set[str], losses: Losses) -> list[hub.Message]:
         losses.add(_PROMPT, prompt)
         return []
     count_others(prompt, {"system", "prompt", "messages"}, _PROMPT, losses)
-    messages = [hub.message("system", hub.Text(text)) for text in [as_text(prompt.get("system"))] if text]
+    messages = [ir.message("system", ir.Text(text)) for text in [as_text(prompt.get("system"))] if text]
     for value in (prompt.get("prompt"), prompt.get("messages")):
         if isinstance(value, list):
             messages += vercel.messages_of(value, _PROMPT, losses)
         elif value:
-            messages.append(hub.message("user", hub.Text(as_text(value))))
+            messages.append(ir.message("user", ir.Text(as_text(value))))
     return messages
 
 
-def _messages(span: Span, used: set[str], losses: Losses) -> list[hub.Message]:
+def _messages(span: Span, used: set[str], losses: Losses) -> list[ir.Message]:
     """Return the messages that the model received."""
     used |= {_MESSAGES, _TOOLS}
     messages = [*definitions_of(span.attributes.get(_TOOLS) or [], _TOOLS, losses)]
@@ -86,22 +86,22 @@ def _messages(span: Span, used: set[str], losses: Losses) -> list[hub.Message]:
     return messages
 
 
-def _response(span: Span, used: set[str], losses: Losses) -> Iterator[hub.Part]:
+def _response(span: Span, used: set[str], losses: Losses) -> Iterator[ir.Part]:
     """Yield the parts of an answer, and an error if it was cut off."""
     used |= {"ai.response.reasoning", "ai.response.text", "ai.response.object", _CALLS, _FINISH}
     if reasoning := as_text(span.attributes.get("ai.response.reasoning")):
-        yield hub.Reasoning(reasoning)
+        yield ir.Reasoning(reasoning)
     for name in ("ai.response.text", "ai.response.object"):
         if text := as_text(span.attributes.get(name)):
-            yield hub.Text(text)
+            yield ir.Text(text)
     calls = parse_json(span.attributes.get(_CALLS))
     if isinstance(calls, list) and calls:
         for message in vercel.messages_of(calls, _CALLS, losses):
             yield from message.parts
-    yield from hub.cut_off(as_text(span.attributes.get(_FINISH)).replace("-", "_"))
+    yield from ir.cut_off(as_text(span.attributes.get(_FINISH)).replace("-", "_"))
 
 
-def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losses) -> ToolRun:
+def _tool_run(span: Span, used: set[str], error: ir.Error | None, losses: Losses) -> ToolRun:
     used |= {f"{_TOOL}.name", f"{_TOOL}.id", f"{_TOOL}.args", f"{_TOOL}.result"}
     return span.tool_run(
         as_text(span.attributes.get(f"{_TOOL}.name")) or span.name,

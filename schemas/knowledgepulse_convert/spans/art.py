@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import Field
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, are_all, runs_within
 from knowledgepulse_convert.common.losses import Losses
@@ -86,7 +86,7 @@ def _recognises(value: Any) -> bool:
     return _is_trajectory(value) or _is_row(value)
 
 
-def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+def _runs(document: Any) -> Iterator[ir.Run | ConversionError]:
     for path, value in items_of(document):
         if _is_group(value):
             yield from runs_within(value, "trajectories", partial(each, convert=_run))
@@ -106,7 +106,7 @@ def _of_row(value: dict[str, Any]) -> Any:
     return {**{name: member for name, member in others.items() if member is not None}, **trajectory}
 
 
-def _run(value: Any, path: str) -> hub.Run:
+def _run(value: Any, path: str) -> ir.Run:
     verdicts = Verdicts({"reward": 0.0, **value} if isinstance(value, dict) else value)
     trajectory, losses = read_record(_Trajectory, verdicts.rest, path)
     metadata = trajectory.metadata if isinstance(trajectory.metadata, dict) else {}
@@ -117,14 +117,14 @@ def _run(value: Any, path: str) -> hub.Run:
             f"{path}.exchanges.completions: texts, in which no messages are told; convert the trajectory "
             "with the agent's messages as its `messages_and_choices`".lstrip(".")
         )
-    run = _captured(exchanges) if exchanges else hub.Run(_messages(trajectory, path, losses))
+    run = _captured(exchanges) if exchanges else ir.Run(_messages(trajectory, path, losses))
     run.outcome = verdicts.outcome
     run.task_id = verdicts.task_id or text_or_none(metadata.get("task"))
     run.losses.merge(losses)
     return run
 
 
-def _messages(trajectory: _Trajectory, path: str, losses: Losses) -> list[hub.Message]:
+def _messages(trajectory: _Trajectory, path: str, losses: Losses) -> list[ir.Message]:
     items = trajectory.messages_and_choices
     messages = [*definitions_of(trajectory.tools or [], "tools", losses)]
     told = [item["message"] if _is_choice(item) else item for item in items]
@@ -132,11 +132,11 @@ def _messages(trajectory: _Trajectory, path: str, losses: Losses) -> list[hub.Me
         count_others(choice, {"message", "finish_reason", "index"}, "messages_and_choices[]", losses)
     messages += openai.messages_of(told, f"{path}.messages_and_choices".lstrip("."), losses, "messages[]")
     if items and _is_choice(items[-1]):
-        messages += hub.end_of(items[-1].get("finish_reason"))
+        messages += ir.end_of(items[-1].get("finish_reason"))
     return messages
 
 
-def _captured(exchanges: list[_Exchange]) -> hub.Run:
+def _captured(exchanges: list[_Exchange]) -> ir.Run:
     """Return the run of calls of models, each of which repeats the conversation so far."""
     calls = [exchange.span(number) for number, exchange in enumerate(exchanges)]
     first, last = min(call.start for call in calls), max(call.end for call in calls)

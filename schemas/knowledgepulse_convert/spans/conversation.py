@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import parse_json
 
@@ -22,16 +22,16 @@ class ModelCall:
     ``whole``: whether the tracer recorded no messages, only what the call was given and what it returned.
     """
 
-    input: tuple[hub.Message, ...] = ()
-    output: tuple[hub.Message, ...] = ()
-    error: hub.Error | None = None
+    input: tuple[ir.Message, ...] = ()
+    output: tuple[ir.Message, ...] = ()
+    error: ir.Error | None = None
     whole: bool = False
 
     def with_inner(self, inner: ModelCall | ToolRun) -> ModelCall:
         """Return the call with the failure that another tracer knows, whose span is within this one."""
         if isinstance(inner, ToolRun) or not inner.output or self.error is not None:
             return self
-        errors = (part for part in hub.parts_in(inner.output) if isinstance(part, hub.Error))
+        errors = (part for part in ir.parts_in(inner.output) if isinstance(part, ir.Error))
         error = inner.error or next(errors, None)
         return replace(self, error=error)
 
@@ -41,10 +41,10 @@ class ToolRun:
     """A tool execution as recorded by a tracer.
 
     ``response`` is the result, or else the message of the failure, in the tracer's words: the model may have
-    seen others. It is None if neither was recorded. ``is_answer`` is as that of a `hub.ToolCallResponse`.
+    seen others. It is None if neither was recorded. ``is_answer`` is as that of a `ir.ToolCallResponse`.
     """
 
-    call: hub.ToolCall
+    call: ir.ToolCall
     response: str | None = None
     failed: bool = False
     is_answer: bool = False
@@ -59,10 +59,10 @@ class ToolRun:
 
 
 def conversation(
-    events: Iterable[ModelCall | ToolRun | hub.Error],
-    earlier: tuple[hub.Message, ...] = (),
+    events: Iterable[ModelCall | ToolRun | ir.Error],
+    earlier: tuple[ir.Message, ...] = (),
     losses: Losses | None = None,
-) -> list[hub.Message]:
+) -> list[ir.Message]:
     """Rebuild a run's conversation from its recorded calls.
 
     The input of every model call repeats the conversation so far, and only its new messages are added. A text
@@ -82,7 +82,7 @@ def conversation(
 
 _HANDOFF = re.compile(r"\A(?:transfer|handoff)[ _]to[ _]")
 _Key = tuple[str, ...]  # what texts or calls have in common
-_Position = tuple[list[hub.Part], int]  # of a part: those of its message, and the index among them
+_Position = tuple[list[ir.Part], int]  # of a part: those of its message, and the index among them
 
 
 @dataclass(slots=True, eq=False)
@@ -96,7 +96,7 @@ class _Call:
         told: whether the response is in the words of the execution's span, as no message has had it.
     """
 
-    part: hub.ToolCall
+    part: ir.ToolCall
     position: _Position
     ids: set[str] = field(default_factory=set)
     was_run: bool = False
@@ -118,19 +118,19 @@ class _Reading:
         thoughts: the agent's new messages since the last call, which an output did not tell.
     """
 
-    input: tuple[hub.Message, ...] | None = None
+    input: tuple[ir.Message, ...] | None = None
     texts: Counter[_Key] = field(default_factory=Counter)
     calls: set[_Call] = field(default_factory=set)
     open: list[_Call] = field(default_factory=list)
     answered: set[_Call] = field(default_factory=set)
     next: dict[_Key, int] = field(default_factory=dict)
-    thoughts: list[list[hub.Part]] = field(default_factory=list)
+    thoughts: list[list[ir.Part]] = field(default_factory=list)
     _ids: Counter[_Key] = field(default_factory=Counter)
 
     def repeats(self, key: _Key) -> int:
         """Return how often an input has the id of a call."""
         if not self._ids:
-            calls = (part for part in hub.parts_in(self.input or ()) if isinstance(part, hub.ToolCall))
+            calls = (part for part in ir.parts_in(self.input or ()) if isinstance(part, ir.ToolCall))
             self._ids.update(key for call in calls if call.id for key in _ids(call))
         return self._ids[key]
 
@@ -157,7 +157,7 @@ class _Calls:
         for key in _ids(replace(call.part, id=identity)):
             self._by_key.setdefault(key, []).append(call)
 
-    def left(self, part: hub.ToolCall, reading: _Reading) -> _Call | None:
+    def left(self, part: ir.ToolCall, reading: _Reading) -> _Call | None:
         """Return the call that an output repeats although its input has the response.
 
         OpenInference writes the calls of the Agent Development Kit over each other, in one span.
@@ -165,7 +165,7 @@ class _Calls:
         known = self._by_key.get(("id", part.id), []) if part.id else []
         return next((c for c in known if c in reading.answered and like(c.part) == like(part)), None)
 
-    def repeated(self, part: hub.ToolCall, reading: _Reading) -> _Call | None:
+    def repeated(self, part: ir.ToolCall, reading: _Reading) -> _Call | None:
         """Return the known call that an input repeats."""
         keys = _ids(part) if part.id is not None else ()
         for key in keys:
@@ -194,7 +194,7 @@ class _Calls:
                 return calls[index]
         return None
 
-    def answered(self, part: hub.ToolCallResponse, reading: _Reading) -> _Call | None:
+    def answered(self, part: ir.ToolCallResponse, reading: _Reading) -> _Call | None:
         """Return the call that a response answers: by its id, else by the name, else the first open one."""
         known = self._by_key.get(("id", part.id), []) if part.id else []
         call = next((call for call in reading.open if part.id in call.ids), None)
@@ -212,7 +212,7 @@ class _Calls:
         unanswered = (call for call in known if call.response is None)
         return next(unanswered, known[-1] if part.id and known else None)
 
-    def _retold(self, part: hub.ToolCallResponse, reading: _Reading) -> _Call | None:
+    def _retold(self, part: ir.ToolCallResponse, reading: _Reading) -> _Call | None:
         """Return the call whose response is in that of an input which tells the calls in texts alone.
 
         If it has those of several calls, one behind the other, each keeps its own.
@@ -230,7 +230,7 @@ class _Calls:
             call.told = False
         return next(iter(found), None)
 
-    def executed(self, recorded: hub.ToolCall) -> _Call | None:
+    def executed(self, recorded: ir.ToolCall) -> _Call | None:
         """Return the call of a tool execution: by its id, else by name and arguments, else by name."""
         known = self._by_key.get(("id", recorded.id), []) if recorded.id else []
         alike = self._by_key.get(like(recorded), []) if not known else []
@@ -242,21 +242,21 @@ class _Calls:
 
 class _Conversation:
     def __init__(self, losses: Losses) -> None:
-        self._messages: list[tuple[hub.Role, list[hub.Part]]] = []
+        self._messages: list[tuple[ir.Role, list[ir.Part]]] = []
         self._seen: Counter[_Key] = Counter()  # texts
         self._calls = _Calls()
         self._runs: dict[int, _Call] = {}  # by the identity of an execution's call, which may respond later
         self._losses = losses
 
-    def add(self, events: Iterable[ModelCall | ToolRun | hub.Error]) -> list[hub.Message]:
+    def add(self, events: Iterable[ModelCall | ToolRun | ir.Error]) -> list[ir.Message]:
         for event in events:
             if isinstance(event, ToolRun):
                 self._add_tool_run(event)
-            elif isinstance(event, hub.Error):
+            elif isinstance(event, ir.Error):
                 self._append("assistant", (event,), _Reading())
             else:
                 self._add_model_call(event)
-        return [hub.Message(role, tuple(parts)) for role, parts in self._messages]
+        return [ir.Message(role, tuple(parts)) for role, parts in self._messages]
 
     def _add_model_call(self, event: ModelCall) -> None:
         given = _Reading(event.input)
@@ -268,13 +268,13 @@ class _Conversation:
         if event.error is not None:
             self._append("assistant", (event.error,), returned)
 
-    def _append(self, role: hub.Role, parts: Iterable[hub.Part], reading: _Reading) -> None:
+    def _append(self, role: ir.Role, parts: Iterable[ir.Part], reading: _Reading) -> None:
         """Add a message with those of the parts that are no repeats."""
         self._messages.append((role, []))
         for part in parts:
-            if isinstance(part, hub.ToolCall):
+            if isinstance(part, ir.ToolCall):
                 self._add_call(part, reading)
-            elif isinstance(part, hub.ToolCallResponse) and (call := self._calls.answered(part, reading)):
+            elif isinstance(part, ir.ToolCallResponse) and (call := self._calls.answered(part, reading)):
                 self._add_response(call, part)
             else:
                 self._add_text(role, part, reading)
@@ -284,19 +284,19 @@ class _Conversation:
         elif role == "assistant" and reading.input is not None:
             reading.thoughts.append(parts)
 
-    def _put(self, part: hub.Part) -> _Position:
+    def _put(self, part: ir.Part) -> _Position:
         parts = self._messages[-1][1]
         parts.append(part)
         return parts, len(parts) - 1
 
-    def _add_text(self, role: hub.Role, part: hub.Part, reading: _Reading) -> None:
+    def _add_text(self, role: ir.Role, part: ir.Part, reading: _Reading) -> None:
         key = _text(role, part)
         reading.texts[key] += 1
         if reading.input is None or reading.texts[key] > self._seen[key]:
             self._seen[key] += 1
             self._put(part)
 
-    def _add_call(self, part: hub.ToolCall, reading: _Reading) -> None:
+    def _add_call(self, part: ir.ToolCall, reading: _Reading) -> None:
         call = (self._calls.left if reading.input is None else self._calls.repeated)(part, reading)
         if call is None:
             call = self._new_call(part)
@@ -309,21 +309,21 @@ class _Conversation:
         reading.calls.add(call)
         reading.open.append(call)
 
-    def _move(self, reading: _Reading, before: list[hub.Part]) -> None:
+    def _move(self, reading: _Reading, before: list[ir.Part]) -> None:
         """Move what the agent said before a repeated call, as inputs may hold more than outputs."""
         for thought in reading.thoughts:
             message = self._messages.pop(self._index(thought))
             self._messages.insert(self._index(before), message)
 
-    def _index(self, parts: list[hub.Part]) -> int:
+    def _index(self, parts: list[ir.Part]) -> int:
         return next(index for index, (_, own) in enumerate(self._messages) if own is parts)
 
-    def _new_call(self, part: hub.ToolCall) -> _Call:
+    def _new_call(self, part: ir.ToolCall) -> _Call:
         call = _Call(part, self._put(part))
         self._calls.add(call)
         return call
 
-    def _add_response(self, call: _Call, part: hub.ToolCallResponse) -> None:
+    def _add_response(self, call: _Call, part: ir.ToolCallResponse) -> None:
         if call.response is None:
             self._calls.identify(call, part.id)
             self._respond(call, part)
@@ -336,7 +336,7 @@ class _Conversation:
             _changed(call.response, response=part.response)
             call.told = False
 
-    def _respond(self, call: _Call, response: hub.ToolCallResponse) -> None:
+    def _respond(self, call: _Call, response: ir.ToolCallResponse) -> None:
         call.response = self._put(replace(response, id=call.part.id))
 
     def _count_other(self, told: str, seen: str) -> None:
@@ -344,7 +344,7 @@ class _Conversation:
         if told not in seen and parse_json(told) != parse_json(seen):
             self._losses.add("responses in other words than the model's", told)
 
-    def _count_arguments(self, told: hub.ToolCall, call: hub.ToolCall) -> None:
+    def _count_arguments(self, told: ir.ToolCall, call: ir.ToolCall) -> None:
         """Count the arguments of a call that are told otherwise than at first."""
         if told.arguments != call.arguments and like(told) != like(call):
             self._losses.add("arguments in other words than the model's", told.arguments)
@@ -365,7 +365,7 @@ class _Conversation:
             self._count_other(run.response or "", response.response)
         elif run.response is not None or run.failed:
             self._messages.append(("tool", []))
-            response = hub.ToolCallResponse(
+            response = ir.ToolCallResponse(
                 run.response or "", None, call.part.name, run.failed, is_answer=run.is_answer
             )
             self._respond(call, response)
@@ -385,7 +385,7 @@ def _changed(position: _Position, **changes: Any) -> Any:
     return parts[number]
 
 
-def hands_over(call: hub.ToolCall) -> bool:
+def hands_over(call: ir.ToolCall) -> bool:
     """Check for a call that gives the conversation to another agent."""
     return _HANDOFF.match(call.name) is not None
 
@@ -396,12 +396,12 @@ def _tool(name: str) -> str:
     return re.sub(r"\W", "_", _HANDOFF.sub("to_", name)).lower()
 
 
-def _ids(call: hub.ToolCall) -> tuple[_Key, _Key]:
+def _ids(call: ir.ToolCall) -> tuple[_Key, _Key]:
     """Return what calls with an id have in common, at first calls of the same tool."""
     return ("id", str(call.id), call.name), ("id", str(call.id))
 
 
-def like(call: hub.ToolCall) -> tuple[str, ...]:
+def like(call: ir.ToolCall) -> tuple[str, ...]:
     """Return what calls of a tool with the same arguments have in common; tracers may write only a value."""
     arguments = parse_json(call.arguments)
     if isinstance(arguments, dict) and len(arguments) == 1:
@@ -410,6 +410,6 @@ def like(call: hub.ToolCall) -> tuple[str, ...]:
     return "like", call.name, text
 
 
-def _text(role: str, part: hub.Part) -> _Key:
-    text = part.name if isinstance(part, hub.ToolDefinition | hub.ToolCall) else hub.text_of(part)
+def _text(role: str, part: ir.Part) -> _Key:
+    text = part.name if isinstance(part, ir.ToolDefinition | ir.ToolCall) else ir.text_of(part)
     return role, type(part).__name__, text.strip()

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from itertools import starmap
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, are_all, runs_within
 from knowledgepulse_convert.common.pattern import any_of, at
@@ -43,7 +43,7 @@ _NUMBERED = re.compile(r"test_case_\d+")
 _is_case = any_of({"name": str, "input": ..., "runDuration": ..., "flaky": ...})
 
 
-def _runs(cases: Any) -> Iterator[hub.Run | ConversionError]:
+def _runs(cases: Any) -> Iterator[ir.Run | ConversionError]:
     for path, case in items_of(cases):
         if not isinstance(case, dict) or not isinstance(case.get("trace"), dict):
             yield ConversionError(
@@ -52,7 +52,7 @@ def _runs(cases: Any) -> Iterator[hub.Run | ConversionError]:
             )
             continue
         for run in runs_of_spans(starmap(_SPANS.span, _records(case, f"{path}.trace"))):
-            if isinstance(run, hub.Run):
+            if isinstance(run, ir.Run):
                 name = text_or_none(case.get("name"))
                 run.task_id = None if name is None or _NUMBERED.fullmatch(name) else name
             yield run

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import as_text, parse_json
@@ -207,7 +207,7 @@ def attributes_of(kind: Kind | None, given: Any, returned: Any, server: Any = No
     return {f"knowledgepulse.{name}": value for name, value in values.items()}
 
 
-def runs_of_spans(spans: Iterable[Span]) -> Iterator[hub.Run | ConversionError]:
+def runs_of_spans(spans: Iterable[Span]) -> Iterator[ir.Run | ConversionError]:
     """Yield the runs of spans that the table describes."""
     return runs_of(Node.of(span.trace_id, span.id, span.parent_id, partial(node, span)) for span in spans)
 
@@ -233,13 +233,13 @@ def node(span: Span) -> Node:
     losses, used = Losses(), {dialect.kind, dialect.failure[0], dialect.server, *dialect.names, *dialect.ids}
     used |= {dialect.operation, dialect.reason}
     scores = list(genai.scores_of(span))
-    if all(hub.is_outcome(*score) for score in scores):
+    if all(ir.is_outcome(*score) for score in scores):
         used |= set(genai.SCORE)
     service = span.text("service.name")
     error = span.error("-" if _failed(span, dialect) and not span.failed else None)
     goes_on = span.attributes.get(dialect.reason) in _GOES_ON
-    error = error or next(hub.cut_off(span.attributes.get(dialect.reason)), None)
-    error = error or (hub.Error(interruption=True) if goes_on else None)
+    error = error or next(ir.cut_off(span.attributes.get(dialect.reason)), None)
+    error = error or (ir.Error(interruption=True) if goes_on else None)
     is_kept = dialect.operation in span.attributes  # then the output is no message
     given, returned = (
         _first(span, names, dialect, used) for names in (dialect.inputs, () if is_kept else dialect.outputs)
@@ -271,7 +271,7 @@ def node(span: Span) -> Node:
         agent_id=(span.name or None if dialect.root else service) if kind == "agent" or is_root else None,
         names=(span.name if kind == "agent" or is_root else None, service),
         scores=scores,
-        unrecorded=(hub.UNORDERED,) if goes_on else dialect.unrecorded if kind == "tool" else (),
+        unrecorded=(ir.UNORDERED,) if goes_on else dialect.unrecorded if kind == "tool" else (),
     )
 
 

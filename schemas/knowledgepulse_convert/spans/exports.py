@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BeforeValidator, Field
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, are_all
 from knowledgepulse_convert.common.losses import Losses
@@ -16,9 +16,9 @@ from knowledgepulse_convert.common.reading import (
     InputModel,
     as_text,
     count_others,
-    count_unread,
+    count_unmapped,
     read,
-    unread,
+    unmapped,
     without,
 )
 from knowledgepulse_convert.spans import ai_sdk, dialects, genai, openinference, otlp
@@ -157,7 +157,7 @@ def has_agent(export: Any) -> bool:
 
 def _runs(
     document: Any, spans_of: Callable[[Any, str], Iterator[Span]]
-) -> Iterator[hub.Run | ConversionError]:
+) -> Iterator[ir.Run | ConversionError]:
     """Yield the agent runs of an export, or of a list of exports that share traces."""
     documents = document if isinstance(document, list) else [document]
     spans = [
@@ -198,9 +198,9 @@ def _node_of(span: Span) -> Node:
 
 def _jaeger(document: Any, path: str) -> Iterator[Span]:
     export = read(_Jaeger, document, path)
-    around_export = otlp.unread_around(export)
+    around_export = otlp.unmapped_around(export)
     for trace in export.data:
-        around_trace = otlp.unread_around(trace)
+        around_trace = otlp.unmapped_around(trace)
         processes = {name: _resource_of(process) for name, process in (trace.processes or {}).items()}
         for span in trace.spans:
             resource, around_process = processes.get(span.process_id or "", ({}, Losses()))
@@ -223,7 +223,7 @@ def _jaeger(document: Any, path: str) -> Iterator[Span]:
                 events=[Event(str(log.pop("event", "")), log) for log in logs],
                 failed=tags.get("error") in (True, "true") or tags.get("otel.status_code") in otlp.FAILED,
                 message=str(tags.get("otel.status_description", "")),
-                losses=unread(span, "spans[]"),
+                losses=unmapped(span, "spans[]"),
                 shared=(around_export, around_trace, around_process),
             )
 
@@ -231,9 +231,9 @@ def _jaeger(document: Any, path: str) -> Iterator[Span]:
 def _resource_of(process: _Process) -> tuple[dict[str, Any], Losses]:
     """Return the attributes of a process as those of a resource, and the losses."""
     resource = {tag.key: tag.value for tag in process.tags or ()}
-    losses = otlp.unread_around(process, resource)
+    losses = otlp.unmapped_around(process, resource)
     for tag in process.tags or ():
-        count_unread(tag, "resource.tags[]", losses)
+        count_unmapped(tag, "resource.tags[]", losses)
     return {**resource, "service.name": process.service}, losses
 
 
@@ -264,17 +264,17 @@ def _phoenix(document: Any, path: str) -> Iterator[Span]:
             resource=resource,
             failed=(status.status_code or "").upper() in otlp.FAILED,
             message=status.description or "",
-            losses=unread(span, "spans[]"),
-            shared=(beside, otlp.unread_around(span.resource or _SdkResource(), resource)),
+            losses=unmapped(span, "spans[]"),
+            shared=(beside, otlp.unmapped_around(span.resource or _SdkResource(), resource)),
         )
 
 
 def _mlflow(document: Any, path: str) -> Iterator[Span]:
     """Read a trace of MLflow: its spans are OTLP's, with attributes in an object, and judged in ``info``."""
     trace = read(_MlflowTrace, document, path)
-    around = otlp.unread_around(trace)
+    around = otlp.unmapped_around(trace)
     count_others(trace.info, {"assessments"}, "info", around)
-    count_unread(trace.data, "data", around)
+    count_unmapped(trace.data, "data", around)
     spans = [
         {**span, "attributes": otlp.pairs(span.get("attributes")), "events": []} for span in trace.data.spans
     ]

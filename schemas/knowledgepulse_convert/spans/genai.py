@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.python_repr import parse_repr
 from knowledgepulse_convert.common.reading import (
@@ -106,7 +106,7 @@ def node(span: Span) -> Node:
     )
 
 
-def _workflow_output(span: Span, losses: Losses) -> tuple[hub.Message, ...]:
+def _workflow_output(span: Span, losses: Losses) -> tuple[ir.Message, ...]:
     """Return the messages that OpenLLMetry says a graph of LangGraph returned."""
     output = parse_json(span.attributes.get(_ENTITY_OUTPUT))
     returned = output.get("outputs") if isinstance(output, dict) else None
@@ -122,7 +122,7 @@ def _failures(span: Span) -> Iterator[ToolRun]:
     for record in (record for task in tasks for record in task.get("tool_failures", ())):
         match record:
             case {"tool_name": str(name), "tool_args": arguments, "failure": {"message": str(message)}}:
-                yield ToolRun(hub.ToolCall(name, arguments), message, failed=True)
+                yield ToolRun(ir.ToolCall(name, arguments), message, failed=True)
 
 
 def _reason_of_koog(span: Span) -> Any:
@@ -140,7 +140,7 @@ def _failures_of_koog(output: Any) -> Iterator[ToolRun]:
             case {"tool": str(name), "output": text, "resultKind": {"type": str(kind)}, **rest} if (
                 kind.endswith(_KOOG_FAILED)
             ):
-                call = hub.ToolCall(name, rest.get("toolArgs"), text_or_none(rest.get("id")))
+                call = ir.ToolCall(name, rest.get("toolArgs"), text_or_none(rest.get("id")))
                 yield ToolRun(call, as_text(text), failed=True)
 
 
@@ -164,10 +164,10 @@ def _model_call(span: Span, used: set[str], losses: Losses) -> ModelCall:
     if isinstance(reasons, str) and (listed := _LISTED.fullmatch(reasons)):
         reasons = listed[1].split(", ")
     used.add(_FINISH)
-    errors = [error for reason in as_list(reasons) for error in hub.cut_off(reason)][:1]
-    has_error = any(isinstance(part, hub.Error) for part in hub.parts_in(call.output))
+    errors = [error for reason in as_list(reasons) for error in ir.cut_off(reason)][:1]
+    has_error = any(isinstance(part, ir.Error) for part in ir.parts_in(call.output))
     if errors and not has_error:
-        call = ModelCall(call.input, (*call.output, hub.message("assistant", *errors)))
+        call = ModelCall(call.input, (*call.output, ir.message("assistant", *errors)))
     return call
 
 
@@ -191,18 +191,18 @@ def _recorded(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
     return ModelCall((*system, *inputs), outputs)
 
 
-def _calls_beside(span: Span, used: set[str], losses: Losses) -> Iterator[hub.Message]:
+def _calls_beside(span: Span, used: set[str], losses: Losses) -> Iterator[ir.Message]:
     """Yield the calls that some write elsewhere: litellm, and OpenLLMetry for LlamaIndex."""
     calls = _calls_in(_numbered(span, used, losses).output)
     if not calls and "tool_call" in as_text(span.attributes.get(_FINISH)):
         output = parse_json(span.attributes.get(_ENTITY_OUTPUT))
         calls = _calls_in(any_vendor.messages_of(output, "assistant", _ENTITY_OUTPUT, losses))
     if calls:
-        yield hub.message("assistant", *calls)
+        yield ir.message("assistant", *calls)
 
 
-def _calls_in(messages: Iterable[hub.Message]) -> list[hub.ToolCall]:
-    return [part for part in hub.parts_in(messages) if isinstance(part, hub.ToolCall)]
+def _calls_in(messages: Iterable[ir.Message]) -> list[ir.ToolCall]:
+    return [part for part in ir.parts_in(messages) if isinstance(part, ir.ToolCall)]
 
 
 def _details(span: Span, losses: Losses) -> dict[str, Any]:
@@ -236,7 +236,7 @@ def _adk(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
     return ModelCall((*system, *inputs), gemini.answer_of(response, _ADK_RESPONSE, losses))
 
 
-def _adk_system(config: dict[str, Any], losses: Losses) -> Iterator[hub.Message]:
+def _adk_system(config: dict[str, Any], losses: Losses) -> Iterator[ir.Message]:
     names = ("system_instruction", "systemInstruction")  # the second is of ADK for Java
     text, tools = next((config[name] for name in names if name in config), None), config.get("tools")
     rest = without(config, *names, "tools")
@@ -245,12 +245,12 @@ def _adk_system(config: dict[str, Any], losses: Losses) -> Iterator[hub.Message]
     if isinstance(text, dict) and gemini.recognises(text):
         yield gemini.message_of(without(text, "role"), "system", f"{_ADK_REQUEST}.config", losses)
     elif text:
-        yield hub.message("system", hub.Text(as_text(text)))
+        yield ir.message("system", ir.Text(as_text(text)))
 
 
 def _numbered(span: Span, used: set[str], losses: Losses) -> ModelCall:
     """Read OpenLLMetry's attributes: ``gen_ai.prompt.0.role``, ``gen_ai.completion.0.content`` and so on."""
-    roles: dict[str, hub.Role] = {"gen_ai.completion": "assistant", "gen_ai.prompt": "user"}
+    roles: dict[str, ir.Role] = {"gen_ai.completion": "assistant", "gen_ai.prompt": "user"}
     outputs, inputs = (
         tuple(
             flat_message(message, role, prefix, losses)
@@ -269,9 +269,9 @@ def _events(span: Span, used: set[str], losses: Losses) -> ModelCall:
         kind = event.name.removeprefix("gen_ai.").removesuffix(".message")
         if event.name == "gen_ai.choice":
             outputs.append(flat_message(_choice(event), "assistant", event.name, losses))
-        elif event.name == f"gen_ai.{kind}.message" and kind in hub.ROLES:
+        elif event.name == f"gen_ai.{kind}.message" and kind in ir.ROLES:
             inputs.append(
-                flat_message({"role": kind, **event.attributes}, hub.ROLES[kind], event.name, losses)
+                flat_message({"role": kind, **event.attributes}, ir.ROLES[kind], event.name, losses)
             )
     return ModelCall(tuple(inputs), tuple(outputs))
 
@@ -301,7 +301,7 @@ def _is_event(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("event.name"), str)
 
 
-def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losses) -> ToolRun:
+def _tool_run(span: Span, used: set[str], error: ir.Error | None, losses: Losses) -> ToolRun:
     def first(*names: str) -> Any:
         used.update(names)
         return next((span.attributes[name] for name in names if name in span.attributes), None)

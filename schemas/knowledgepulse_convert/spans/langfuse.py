@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, are_all, runs_within
 from knowledgepulse_convert.common.reading import (
@@ -24,7 +24,7 @@ from knowledgepulse_convert.common.reading import (
     each,
     parse_json,
     read,
-    unread,
+    unmapped,
     unwrap,
     without,
 )
@@ -80,7 +80,7 @@ def _is_observation(document: Any) -> bool:
     )
 
 
-def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+def _runs(document: Any) -> Iterator[ir.Run | ConversionError]:
     document = _unwrapped(document)
     values = document if isinstance(document, list) else [document]
     for trace_spans in each([value for value in values if not _is_observation(value)], _spans_of_trace):
@@ -121,7 +121,7 @@ def _spans_of_trace(value: Any, path: str) -> list[Span]:
         observation for observation in trace.observations if isinstance(observation, _Observation)
     ]
     start = nanoseconds(trace.timestamp)
-    losses = unread(trace.model_copy(update={"observations": []}))
+    losses = unmapped(trace.model_copy(update={"observations": []}))
     outcomes = []
     whole = {None, *(observation.id for observation in observations if observation.name == _EXPERIMENT)}
     for score in trace.scores or ():
@@ -129,7 +129,7 @@ def _spans_of_trace(value: Any, path: str) -> list[Span]:
             continue
         if score.observation_id not in whole:  # it judges a part of the run
             losses.add("scores[] of observations", [score.name, score.value])
-        elif hub.is_outcome(score.name, score.value):
+        elif ir.is_outcome(score.name, score.value):
             outcomes.append(evaluation_event(score.name, score.value))
         else:
             losses.add("scores[] that state no outcome", [score.name, score.value])
@@ -168,7 +168,7 @@ def _span(observation: _Observation, trace_id: str, root_id: str | None) -> Span
         failed=observation.level == "ERROR",
         message=(observation.level == "ERROR" and observation.status_message) or "",
         resource={"service.name": observation.trace_name},
-        losses=unread(observation, "observations[]"),
+        losses=unmapped(observation, "observations[]"),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.pattern import any_of, at
 from knowledgepulse_convert.common.reading import as_list, parse_json, without
 from knowledgepulse_convert.spans.records import Placed, Records, placed
@@ -65,7 +65,7 @@ def _judged(feedback: dict[str, Any]) -> dict[str, Any]:
     others: dict[str, Any] = {}
     for name, stats in feedback.items():
         mean = stats.get("avg") if isinstance(stats, dict) else None
-        if hub.is_outcome(name, mean):
+        if ir.is_outcome(name, mean):
             means["feedback.confidence" if name == "confidence" else name] = mean
             others |= {f"feedback_stats.{name}.{member}": stats[member] for member in without(stats, "avg")}
         else:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, are_all, runs_within
 from knowledgepulse_convert.common.losses import Losses
@@ -21,7 +21,7 @@ from knowledgepulse_convert.common.reading import (
     count_others,
     read,
     text_or_none,
-    unread,
+    unmapped,
 )
 from knowledgepulse_convert.spans.dialects import Kind, attributes_of, runs_of_spans
 from knowledgepulse_convert.spans.span import Span
@@ -59,7 +59,7 @@ class _Span(InputModel):
     workflow_name: str | None = None
 
 
-def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+def _runs(document: Any) -> Iterator[ir.Run | ConversionError]:
     values = document if isinstance(document, list) else [document]
     read_spans = [read(_Span, span, f"[{number}]") for number, span in enumerate(values)]
     traces = {span.id: span for span in read_spans if span.object == "trace"}
@@ -96,12 +96,12 @@ def _root(trace_id: str, trace: _Span | None, own: list[_Span]) -> Span:
         start=min((nanoseconds(span.started_at) for span in own), default=0),
         end=max((nanoseconds(span.ended_at) for span in own), default=0),
         resource={"service.name": name},
-        losses=unread(trace) if trace is not None else Losses(),
+        losses=unmapped(trace) if trace is not None else Losses(),
     )
 
 
 def _span(span: _Span) -> Span:
-    losses = unread(span)
+    losses = unmapped(span)
     data = span.span_data or _Data(type="")
     mcp_data = data.mcp_data or {}
     count_others(mcp_data, {"server"}, "span_data.mcp_data", losses)

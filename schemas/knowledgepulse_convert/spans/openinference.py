@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import as_list, as_text, count_others, text_or_none
 from knowledgepulse_convert.messages import wrapped
@@ -27,7 +27,7 @@ _TOOLS = "llm.tools"
 _VALUES = {"input.value", "output.value", "input.mime_type", "output.mime_type"}
 _READ = {"role", "content", "contents", "tool_calls"} | {"function_call_name", "function_call_arguments_json"}
 _READ_OF_TOOL = {"role", "content", "contents", "tool_call_id", "name"}
-_ROLES = hub.ROLES | {"tool-response": "tool"}  # smolagents
+_ROLES = ir.ROLES | {"tool-response": "tool"}  # smolagents
 _TITLE = re.compile(r"\A(?:Observation|Error):\n")
 """What smolagents writes before a response."""
 _CUT_OFF = re.compile(r"reason\W+(?:length|max_tokens)", re.IGNORECASE)
@@ -72,7 +72,7 @@ def node(span: Span) -> Node:
     )
 
 
-def _model_call(span: Span, used: set[str], error: hub.Error | None, losses: Losses) -> ModelCall:
+def _model_call(span: Span, used: set[str], error: ir.Error | None, losses: Losses) -> ModelCall:
     inputs = _messages(span, _INPUT, "user", used, losses)
     outputs = _messages(span, _OUTPUT, "assistant", used, losses)
     if any(map(_is_untold, inputs)):
@@ -87,31 +87,31 @@ def _model_call(span: Span, used: set[str], error: hub.Error | None, losses: Los
     )
 
 
-def _is_untold(message: hub.Message) -> bool:
+def _is_untold(message: ir.Message) -> bool:
     """Check for a turn of the agent or a tool that has only its role."""
     if message.role == "tool":
-        return not hub.transcript_of([message])
+        return not ir.transcript_of([message])
     return message.role == "assistant" and not message.parts
 
 
-def _responding(span: Span, used: set[str], losses: Losses) -> tuple[hub.Message, ...]:
+def _responding(span: Span, used: set[str], losses: Losses) -> tuple[ir.Message, ...]:
     """Return the messages in a call's whole input, if it has responses that its message attributes lack."""
     messages = _value(span, "input", "user", used, losses)
-    are_told = any(isinstance(part, hub.ToolCallResponse) for part in hub.parts_in(messages))
+    are_told = any(isinstance(part, ir.ToolCallResponse) for part in ir.parts_in(messages))
     return messages if are_told else ()
 
 
-def _cut_off(span: Span) -> Iterator[hub.Error]:
+def _cut_off(span: Span) -> Iterator[ir.Error]:
     """Yield an error if a call's finish reason, or its whole output, says that its answer was cut off."""
-    yield from hub.cut_off(span.attributes.get("llm.finish_reason"))
+    yield from ir.cut_off(span.attributes.get("llm.finish_reason"))
     if _CUT_OFF.search(as_text(span.attributes.get("output.value"))):
         messages = _value(span, "output", "assistant", set(), Losses())
-        yield from (part for part in hub.parts_in(messages) if isinstance(part, hub.Error))
+        yield from (part for part in ir.parts_in(messages) if isinstance(part, ir.Error))
 
 
 def _messages(
-    span: Span, prefix: str, default: hub.Role, used: set[str], losses: Losses
-) -> tuple[hub.Message, ...]:
+    span: Span, prefix: str, default: ir.Role, used: set[str], losses: Losses
+) -> tuple[ir.Message, ...]:
     """Return the messages in numbered attributes; none if they have no content."""
     messages = tuple(
         _message(message, default, f"{prefix}[]", losses)
@@ -121,71 +121,71 @@ def _messages(
     return messages if any(message.parts for message in messages) else ()
 
 
-def _value(span: Span, name: str, role: hub.Role, used: set[str], losses: Losses) -> tuple[hub.Message, ...]:
+def _value(span: Span, name: str, role: ir.Role, used: set[str], losses: Losses) -> tuple[ir.Message, ...]:
     """Return the messages in a call's whole input or output."""
     used |= {f"{name}.value", f"{name}.mime_type"}
     return messages_of(span.attributes.get(f"{name}.value"), role, f"{name}.value", losses)
 
 
-def _message(value: dict[str, Any], default: hub.Role, path: str, losses: Losses) -> hub.Message:
+def _message(value: dict[str, Any], default: ir.Role, path: str, losses: Losses) -> ir.Message:
     message = value.get("message")
     if not isinstance(message, dict):
         losses.add(path, value)
-        return hub.message(default)
+        return ir.message(default)
     count_others(value, {"message"}, path, losses)
     role = _ROLES.get(as_text(message.get("role")).lower(), default)
     if "role" not in message and "contents" in message:  # reasoning, of the Agents SDK for JavaScript
         thoughts = _contents(message, "assistant", path, losses)
-        return hub.message("assistant", hub.reasoning(hub.join_texts(thoughts)))
+        return ir.message("assistant", ir.reasoning(ir.join_texts(thoughts)))
     texts = list(_contents(message, role, path, losses))
     if role == "tool":
         call_id, name = text_or_none(message.get("tool_call_id")), text_or_none(message.get("name"))
         count_others(message, _READ_OF_TOOL, f"{path}.message", losses)
-        text = _TITLE.sub("", hub.join_texts(texts))
+        text = _TITLE.sub("", ir.join_texts(texts))
         response = wrapped.response_of(text, f"{path}.message.content", losses, call_id=call_id, name=name)
-        return hub.message(role, response)
+        return ir.message(role, response)
     count_others(message, _READ, f"{path}.message", losses)
     parts = [*texts, *_tool_calls(message, path, losses)]
     if (name := text_or_none(message.get("function_call_name"))) is not None:
-        parts.append(hub.ToolCall(name, message.get("function_call_arguments_json")))
-    return hub.message(role, *parts)
+        parts.append(ir.ToolCall(name, message.get("function_call_arguments_json")))
+    return ir.message(role, *parts)
 
 
-def _contents(message: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> Iterator[hub.Part]:
+def _contents(message: dict[str, Any], role: ir.Role, path: str, losses: Losses) -> Iterator[ir.Part]:
     content, blocks = message.get("content"), [*_blocks(message, path, losses)]
     parts = None
     if role != "tool":
         parts = wrapped.parts_of(content, role, f"{path}.message.content", losses)
     if parts is not None:
         yield from parts
-    elif content not in (None, "", hub.join_texts(blocks)):  # some write a text in both
-        yield hub.Text(wrapped.said_in(as_text(content), f"{path}.message.content", losses))
+    elif content not in (None, "", ir.join_texts(blocks)):  # some write a text in both
+        yield ir.Text(wrapped.said_in(as_text(content), f"{path}.message.content", losses))
     yield from blocks
 
 
-def _blocks(message: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part]:
+def _blocks(message: dict[str, Any], path: str, losses: Losses) -> Iterator[ir.Part]:
     for item in as_list(message.get("contents")):
         match item:
             case {"message_content": {"text": str(text), **content}, **rest}:
                 count_others(rest | content, {"type"}, f"{path}.message.contents[]", losses)
-                yield hub.Reasoning(text) if content.get("type") == "reasoning" else hub.Text(text)
+                yield ir.Reasoning(text) if content.get("type") == "reasoning" else ir.Text(text)
             case _:
                 losses.add(f"{path}.message.contents[]", item)
 
 
-def _tool_calls(message: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part]:
+def _tool_calls(message: dict[str, Any], path: str, losses: Losses) -> Iterator[ir.Part]:
     for item in as_list(message.get("tool_calls")):
         match item:
             case {"tool_call": {"function": dict(function), **call}, **rest}:
                 count_others(rest | call, {"id", "type"}, f"{path}.message.tool_calls[]", losses)
                 count_others(function, {"name", "arguments"}, f"{path}.message.tool_calls[].function", losses)
                 name, arguments = as_text(function.get("name")), function.get("arguments")
-                yield hub.ToolCall(name, arguments, text_or_none(call.get("id")))
+                yield ir.ToolCall(name, arguments, text_or_none(call.get("id")))
             case _:
                 losses.add(f"{path}.message.tool_calls[]", item)
 
 
-def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losses) -> ToolRun:
+def _tool_run(span: Span, used: set[str], error: ir.Error | None, losses: Losses) -> ToolRun:
     used |= {"tool.name", "tool_call.id", "tool.id", *_VALUES}
     return span.tool_run(
         span.text("tool.name") or span.name.removesuffix(".__call__"),  # DSPy's
@@ -197,12 +197,12 @@ def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losse
     )
 
 
-def _retrieval(span: Span, used: set[str], error: hub.Error | None) -> ToolRun:
+def _retrieval(span: Span, used: set[str], error: ir.Error | None) -> ToolRun:
     """Convert a retrieval to a tool execution: the query is the argument, the documents are the response."""
     used |= _VALUES
     documents = span.nested("retrieval.documents", used)
     response = span.attributes.get("output.value") if documents is None else documents
-    call = hub.ToolCall(span.name, span.attributes.get("input.value"))
+    call = ir.ToolCall(span.name, span.attributes.get("input.value"))
     return ToolRun(call, None if response is None else as_text(response), failed=error is not None)
 
 

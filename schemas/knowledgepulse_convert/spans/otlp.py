@@ -15,9 +15,9 @@ from knowledgepulse_convert.common.reading import (
     InputModel,
     as_text,
     count_others,
-    count_unread,
+    count_unmapped,
     read,
-    unread,
+    unmapped,
 )
 from knowledgepulse_convert.spans.span import Event, Span
 
@@ -123,7 +123,7 @@ def events_in_logs(document: Any, path: str, losses: Losses) -> Iterator[tuple[t
     Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-events/.
     """
     logs = read(_Logs, document, path)
-    count_unread(logs, "", losses)
+    count_unmapped(logs, "", losses)
     for record in _records(logs):
         body, attributes = _plain(record.body), _attributes(record.attributes)
         if (name := _event_name(record)) is None:
@@ -167,12 +167,12 @@ def spans_of(document: Any, path: str) -> Iterator[Span]:
         count_others(document, {"trace"}, "", beside)
         document = document["trace"]
     export = read(_Export, document, path)
-    around_export = (beside, unread_around(export))
+    around_export = (beside, unmapped_around(export))
     for resource in export.resources:
         attributes = _attributes(resource.resource.attributes if resource.resource else None)
-        around_resource = (*around_export, unread_around(resource, attributes))
+        around_resource = (*around_export, unmapped_around(resource, attributes))
         for scope in resource.scopes or ():
-            shared = (*around_resource, unread_around(scope))
+            shared = (*around_resource, unmapped_around(scope))
             named = (scope.model_extra or {}).get("scope")
             for span in scope.spans:
                 status = span.status or _Status()
@@ -189,19 +189,19 @@ def spans_of(document: Any, path: str) -> Iterator[Span]:
                     failed=status.code in FAILED,
                     message=status.message or "",
                     scope=as_text(named.get("name")) if isinstance(named, dict) else "",
-                    losses=unread(span, "spans[]"),
+                    losses=unmapped(span, "spans[]"),
                     shared=shared,
                 )
 
 
-def unread_around(reading: InputModel, resource: dict[str, Any] | None = None) -> Losses:
+def unmapped_around(reading: InputModel, resource: dict[str, Any] | None = None) -> Losses:
     """Return the dropped values of an object around spans: unknown members, and resource attributes."""
     losses = Losses()
     for name, value in (reading.model_extra or {}).items():
         losses.add(name, value)
     for below in (getattr(reading, name) for name in type(reading).model_fields):
         if isinstance(below, _Attributes):
-            count_unread(below, "resource", losses)
+            count_unmapped(below, "resource", losses)
     for name, value in (resource or {}).items():
         if name != "service.name":
             losses.add(f"resource.{name}", value)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.losses import Losses
 from knowledgepulse_convert.common.reading import as_text, parse_json
 from knowledgepulse_convert.common.words import words
@@ -99,7 +99,7 @@ class Span:
         used.update(name for name in names if name == prefix or name[len(prefix)] == ".")
         return unflatten({name: self.attributes[name] for name in names}, prefix)
 
-    def error(self, kind: Any = None) -> hub.Error | None:
+    def error(self, kind: Any = None) -> ir.Error | None:
         """Return the error of a failed span: the message of its status, else of its exception, else its kind.
 
         A span with an attribute that names the kind of an error has failed.
@@ -108,14 +108,14 @@ class Span:
             return None
         exception = next((event.attributes for event in self.events if event.name == "exception"), {})
         messages = (self.message, exception.get("exception.message"), kind)
-        return hub.Error(next((message for message in messages if isinstance(message, str) and message), ""))
+        return ir.Error(next((message for message in messages if isinstance(message, str) and message), ""))
 
     def tool_run(
         self,
         name: str,
         arguments: Any,
         response: Any,
-        error: hub.Error | None,
+        error: ir.Error | None,
         losses: Losses,
         *,
         call_id: str | None = None,
@@ -145,7 +145,7 @@ class Span:
         known = _END_OF_TIME > self.end > self.start > 0
         latency = (self.end - self.start) / 1e6 if known else None
         arguments = wrapped.arguments_of(arguments, "arguments", losses)
-        call = hub.ToolCall(name, arguments, answer.id if answer else call_id, mcp_server, latency)
+        call = ir.ToolCall(name, arguments, answer.id if answer else call_id, mcp_server, latency)
         failed = failed or error is not None or (answer is not None and answer.failed)
         return ToolRun(call, text, failed, answer is not None and answer.is_answer)
 
@@ -153,7 +153,7 @@ class Span:
 def node_of(
     span: Span,
     event: ModelCall | ToolRun | None,
-    error: hub.Error | None,
+    error: ir.Error | None,
     used: set[str],
     losses: Losses,
     *,
@@ -162,7 +162,7 @@ def node_of(
     agent_id: str | None,
     names: Iterable[str | None],
     scores: Iterable[tuple[Any, Any]],
-    returned: Callable[[], Sequence[hub.Message]] | None = None,
+    returned: Callable[[], Sequence[ir.Message]] | None = None,
     failures: Iterable[ToolRun] = (),
     reason: Any = None,
     unrecorded: tuple[str, ...] = (),
@@ -170,7 +170,7 @@ def node_of(
     """Return the node of a span, and count the attributes that no reader used."""
     losses.merge(span.losses)
     if event is not None or agent:
-        _count_unread(span, used, losses)
+        _count_unmapped(span, used, losses)
         losses.add("status.message", span.message if error is None else None)
     else:
         events = [event.attributes for event in span.events]
@@ -196,7 +196,7 @@ def node_of(
         functions=() if event is not None or agent else (span.name, *span.texts(*_FUNCTION)),
         agent_id=agent_id,
         names=tuple(name for name in names if name),
-        outcome=hub.RunOutcome.of_scores(scores),
+        outcome=ir.RunOutcome.of_scores(scores),
         losses=losses,
         shared=span.shared,
     )
@@ -222,7 +222,7 @@ def _is_said(value: Any) -> bool:
     return bool(value) if isinstance(value, dict | list) else len(as_text(value).split()) >= _PROSE
 
 
-def _count_unread(span: Span, used: set[str], losses: Losses) -> None:
+def _count_unmapped(span: Span, used: set[str], losses: Losses) -> None:
     """Count the unused attributes and events, with indexes removed from their names."""
     for name, value in span.attributes.items():
         if name not in used:

@@ -16,7 +16,7 @@ from itertools import islice, takewhile
 from operator import itemgetter
 from typing import Any
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.endings import End
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.losses import Losses
@@ -89,8 +89,8 @@ class Node:
     agent: bool = False
     silent: bool = False
     event: ModelCall | ToolRun | None = None
-    error: hub.Error | None = None
-    returned: Callable[[], Sequence[hub.Message]] | None = None
+    error: ir.Error | None = None
+    returned: Callable[[], Sequence[ir.Message]] | None = None
     unrecorded: tuple[str, ...] = ()
     written: Callable[[], Iterable[str]] = tuple
     unread: Callable[[], Iterable[str]] = tuple
@@ -100,7 +100,7 @@ class Node:
     functions: tuple[str, ...] = ()
     agent_id: str | None = None
     names: tuple[str, ...] = ()
-    outcome: hub.RunOutcome = field(default_factory=hub.RunOutcome)
+    outcome: ir.RunOutcome = field(default_factory=ir.RunOutcome)
     losses: Losses = field(default_factory=Losses)
     shared: tuple[Losses, ...] = ()
     problem: ConversionError | None = None
@@ -114,7 +114,7 @@ class Node:
             return cls(trace_id, id, parent_id, 0, 0, problem=error)
 
 
-def runs_of(nodes: Iterable[Node]) -> Iterator[hub.Run | ConversionError]:
+def runs_of(nodes: Iterable[Node]) -> Iterator[ir.Run | ConversionError]:
     """Yield a run for each outermost agent, and behind it one for each agent that its tools ran.
 
     In a trace without agents, each root with calls below it is a run. The messages of a run are those of the
@@ -141,7 +141,7 @@ class _Tree:
             else:
                 self._roots.append(node)
 
-    def runs(self) -> Iterator[hub.Run | ConversionError]:
+    def runs(self) -> Iterator[ir.Run | ConversionError]:
         roots = [run for root in sorted(self._run_roots(), key=_time) for run in self._with_started(root)]
         self._started |= self._asked_beside(roots)
         if self._started:
@@ -187,9 +187,9 @@ class _Tree:
                 pairs = zip(self._down_to(earlier), self._down_to(agent), strict=False)
                 shared = [one for one, other in takewhile(lambda pair: pair[0] is pair[1], pairs)]
                 roots |= dict.fromkeys((earlier.id, agent.id), shared[-1]) if shared else {}
-            for part in (part for call in calls for part in hub.parts_in(call.output)):
+            for part in (part for call in calls for part in ir.parts_in(call.output)):
                 said.setdefault(_said(part), agent)
-                if isinstance(part, hub.ToolCall) and hands_over(part):
+                if isinstance(part, ir.ToolCall) and hands_over(part):
                     handed[f"{part.name} {part.arguments}".lower()] = agent
         enclosing = {root.id for root in roots.values()}
         outermost = (next(node for node in self._down_to(agent) if node.id in enclosing) for agent in agents)
@@ -317,7 +317,7 @@ class _Tree:
         """Check for calls below a span: an agent without any, beside calls, is a mere step of a graph."""
         return any(node.event is not None and not node.agent for node in self._below(root))
 
-    def _run(self, root: Node) -> hub.Run:
+    def _run(self, root: Node) -> ir.Run:
         nodes = self._below(root)
         for node in nodes:
             if node.problem is not None:
@@ -328,15 +328,15 @@ class _Tree:
         problem = None if has_texts else f"trace {root.trace_id}, span {root.id}: {_no_content(nodes)}"
         if problem and not any(map(_has_arguments, messages)):
             raise ConversionError(problem)
-        if root.error is not None and root.error not in hub.parts_in(messages):
-            messages.append(hub.message("assistant", root.error))
+        if root.error is not None and root.error not in ir.parts_in(messages):
+            messages.append(ir.message("assistant", root.error))
         for shared in {id(shared): shared for node in nodes for shared in node.shared}.values():
             losses.merge(shared)
         for node in nodes:
             losses.merge(node.losses)
-            if node is not root and node.outcome != hub.UNKNOWN:
+            if node is not root and node.outcome != ir.UNKNOWN:
                 losses.add("outcomes below the root", asdict(node.outcome))
-        return hub.Run(
+        return ir.Run(
             messages,
             native_id=_id_of(root),
             parent_id=_id_of(self._started[root.id]) if root.id in self._started else None,
@@ -351,7 +351,7 @@ class _Tree:
             unrecorded=tuple(dict.fromkeys(_unrecorded(nodes, messages))),
         )
 
-    def _messages(self, root: Node, nodes: list[Node], losses: Losses) -> list[hub.Message]:
+    def _messages(self, root: Node, nodes: list[Node], losses: Losses) -> list[ir.Message]:
         """Return the messages of the calls below the root, or the root's own if those have none."""
         repeats = self._repeats(nodes, losses)
         events = self._events(root, nodes, repeats)
@@ -364,7 +364,7 @@ class _Tree:
             whole = _whole(root, nodes)
             output = _returned(whole)
             messages += _untold(output, messages) or _answer(whole, output, messages)
-        transcript = hub.transcript_of(messages)
+        transcript = ir.transcript_of(messages)
         for node in nodes:
             if node.agent or node.id in repeats:
                 _count_unsaid(node, transcript, losses)
@@ -372,16 +372,16 @@ class _Tree:
 
     def _events(
         self, root: Node, nodes: list[Node], repeats: set[str]
-    ) -> list[ModelCall | ToolRun | hub.Error]:
+    ) -> list[ModelCall | ToolRun | ir.Error]:
         """Return the calls below the root in order.
 
         A tool that ran an agent responds after all that happened below it; then, too, an agent fails, and a
         model answers whose span is around its tools.
         """
         called = self._called_functions(nodes)
-        placed: list[tuple[tuple[int, int], ModelCall | ToolRun | hub.Error]] = []
+        placed: list[tuple[tuple[int, int], ModelCall | ToolRun | ir.Error]] = []
         last: dict[str, int] = {}  # the place of the last event in or below a node
-        run: dict[str, list[hub.ToolCall]] = {}  # the calls below a node that ran an agent
+        run: dict[str, list[ir.ToolCall]] = {}  # the calls below a node that ran an agent
         for place, node in reversed(list(enumerate(nodes))):  # children first
             end = max(place, last.get(node.id, -1))
             if node.agent and node.error is not None and node is not root:
@@ -389,7 +389,7 @@ class _Tree:
             elif not node.agent and not called.isdisjoint(node.functions):
                 name = next(name for name in node.functions if name in called)
                 message = None if node.error is None else node.error.message
-                call = hub.ToolCall(name)
+                call = ir.ToolCall(name)
                 placed.append(((place, -len(nodes)), ToolRun(call, message, node.error is not None)))
             elif node.event is None or node.agent or node.id in repeats:
                 end = last.get(node.id, -1)
@@ -412,8 +412,8 @@ class _Tree:
         if has_runs or not any(node.functions and node.error for node in nodes):
             return set()
         calls = (node.event for node in nodes if isinstance(node.event, ModelCall))
-        parts = (part for call in calls for part in hub.parts_in(call.output))
-        return {part.name for part in parts if isinstance(part, hub.ToolCall)}
+        parts = (part for call in calls for part in ir.parts_in(call.output))
+        return {part.name for part in parts if isinstance(part, ir.ToolCall)}
 
     def _repeats(self, nodes: list[Node], losses: Losses) -> set[str]:
         """Return the ids of the calls that other spans tell better.
@@ -470,18 +470,18 @@ def _length(node: Node) -> int:
     """Return the number of characters of a model call's output."""
     output = node.event.output if isinstance(node.event, ModelCall) else ()
     return sum(
-        len(f"{part.name}{part.arguments}") if isinstance(part, hub.ToolCall) else len(hub.text_of(part))
-        for part in hub.parts_in(output)
+        len(f"{part.name}{part.arguments}") if isinstance(part, ir.ToolCall) else len(ir.text_of(part))
+        for part in ir.parts_in(output)
     )
 
 
-def _beginning(event: ModelCall | ToolRun, below: list[hub.ToolCall]) -> ModelCall | ToolRun | None:
+def _beginning(event: ModelCall | ToolRun, below: list[ir.ToolCall]) -> ModelCall | ToolRun | None:
     """Return what happened of a call before the calls below it, which ran agents; None if all of it did."""
     if isinstance(event, ToolRun):
         return replace(event, response=None, failed=False)
     known = {like(call) for call in below}
     for number, message in enumerate(event.input, 1):
-        if any(isinstance(part, hub.ToolCall) and like(part) in known for part in message.parts):
+        if any(isinstance(part, ir.ToolCall) and like(part) in known for part in message.parts):
             return ModelCall(event.input[:number])
     return None
 
@@ -503,15 +503,15 @@ def _handed_by(agent: Node, handed: dict[str, Node]) -> Node | None:
     return next((giver for call, giver in reversed(handed.items()) if name and name in call), None)
 
 
-def _said(part: hub.Part) -> tuple[str, ...]:
+def _said(part: ir.Part) -> tuple[str, ...]:
     """Return the key by which a text or a call is recognised in the inputs that repeat it."""
     match part:
-        case hub.ToolCall():
+        case ir.ToolCall():
             return like(part)
-        case hub.ToolCallResponse():
+        case ir.ToolCallResponse():
             return "response", part.response.strip()
         case _:
-            return "text", hub.text_of(part).strip()
+            return "text", ir.text_of(part).strip()
 
 
 def _no_content(nodes: list[Node]) -> str:
@@ -535,16 +535,16 @@ def _names(root: Node, nodes: list[Node]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*root.names, *agents]))
 
 
-def _is_empty(event: ModelCall | ToolRun | hub.Error) -> bool:
+def _is_empty(event: ModelCall | ToolRun | ir.Error) -> bool:
     """Check for a model call without recorded messages."""
     return isinstance(event, ModelCall) and not any(message.parts for message in event.input + event.output)
 
 
-def _has_output(event: ModelCall | ToolRun | hub.Error) -> bool:
+def _has_output(event: ModelCall | ToolRun | ir.Error) -> bool:
     return isinstance(event, ModelCall) and any(message.parts for message in event.output)
 
 
-def _asks(event: ModelCall | ToolRun | hub.Error) -> bool:
+def _asks(event: ModelCall | ToolRun | ir.Error) -> bool:
     """Check for a model call with a text of the user."""
     return isinstance(event, ModelCall) and _has_user([*event.input, *event.output])
 
@@ -562,10 +562,10 @@ def _ending(root: Node, nodes: list[Node]) -> Ending | None:
     return "answered"
 
 
-def _unrecorded(nodes: list[Node], messages: list[hub.Message]) -> Iterator[str]:
+def _unrecorded(nodes: list[Node], messages: list[ir.Message]) -> Iterator[str]:
     """Yield what the records of a run do not tell."""
     yield from (missing for node in nodes for missing in node.unrecorded)
-    responses = [part for part in hub.parts_in(messages) if isinstance(part, hub.ToolCallResponse)]
+    responses = [part for part in ir.parts_in(messages) if isinstance(part, ir.ToolCallResponse)]
     are_run = any(isinstance(node.event, ToolRun) for node in nodes)
     are_told = are_run or any(part.failed for part in responses)
     if responses and not are_told and not any(any(map(_IS_ERROR.search, node.written())) for node in nodes):
@@ -576,15 +576,15 @@ def _unrecorded(nodes: list[Node], messages: list[hub.Message]) -> Iterator[str]
         yield "finish reasons"
 
 
-def _has_text(message: hub.Message) -> bool:
+def _has_text(message: ir.Message) -> bool:
     """Check for a text; names and errors are recorded without content, too."""
-    texts = (part for part in message.parts if isinstance(part, hub.Text | hub.Reasoning))
+    texts = (part for part in message.parts if isinstance(part, ir.Text | ir.Reasoning))
     return message.role != "system" and any(part.content.strip() for part in texts)
 
 
-def _has_arguments(message: hub.Message) -> bool:
+def _has_arguments(message: ir.Message) -> bool:
     """Check for a call's arguments; some are recorded without content, too."""
-    calls = (part for part in message.parts if isinstance(part, hub.ToolCall))
+    calls = (part for part in message.parts if isinstance(part, ir.ToolCall))
     return any(call.arguments not in (None, "", {}) for call in calls)
 
 
@@ -594,25 +594,25 @@ def _whole(root: Node, nodes: list[Node]) -> Node:
     return root if root.event or root.returned else next(below, root)
 
 
-def _returned(node: Node) -> Sequence[hub.Message]:
+def _returned(node: Node) -> Sequence[ir.Message]:
     if isinstance(node.event, ModelCall):
         return node.event.output
     return () if node.returned is None else node.returned()
 
 
-def _untold(output: Sequence[hub.Message], messages: list[hub.Message]) -> list[hub.Message]:
+def _untold(output: Sequence[ir.Message], messages: list[ir.Message]) -> list[ir.Message]:
     """Return the end of an agent's output that its calls do not tell: often only it has the answer.
 
     A text may also be all that the agent said, one text behind the other.
     """
-    told = set(map(_said, hub.parts_in(messages)))
-    texts = hub.parts_in(message for message in messages if message.role == "assistant")
-    told.add(_said(hub.Text("".join(map(hub.text_of, texts)))))
+    told = set(map(_said, ir.parts_in(messages)))
+    texts = ir.parts_in(message for message in messages if message.role == "assistant")
+    told.add(_said(ir.Text("".join(map(ir.text_of, texts)))))
     ending = list(takewhile(lambda message: told.isdisjoint(map(_said, message.parts)), reversed(output)))
     return ending[::-1]
 
 
-def _answer(root: Node, output: Sequence[hub.Message], messages: list[hub.Message]) -> list[hub.Message]:
+def _answer(root: Node, output: Sequence[ir.Message], messages: list[ir.Message]) -> list[ir.Message]:
     """Take the last message away, and return it as the answer, if a graph of LangGraph returned it, a tool's.
 
     It ends so behind a tool that returns directly; at a limit, it fails.
@@ -622,13 +622,13 @@ def _answer(root: Node, output: Sequence[hub.Message], messages: list[hub.Messag
         return []
     last = messages.pop()
     parts = (
-        replace(part, is_answer=True) if isinstance(part, hub.ToolCallResponse) else part
+        replace(part, is_answer=True) if isinstance(part, ir.ToolCallResponse) else part
         for part in last.parts
     )
     return [replace(last, parts=tuple(parts))]
 
 
-def _earlier_runs(events: list[ModelCall | ToolRun | hub.Error], losses: Losses) -> tuple[hub.Message, ...]:
+def _earlier_runs(events: list[ModelCall | ToolRun | ir.Error], losses: Losses) -> tuple[ir.Message, ...]:
     """Return the messages of earlier runs of the same conversation, which the inputs of the calls repeat.
 
     Everything up to the last assistant message of the first call's input is from before this run.
@@ -638,7 +638,7 @@ def _earlier_runs(events: list[ModelCall | ToolRun | hub.Error], losses: Losses)
         return ()
     for message in before:
         if message.role != "system":
-            losses.add("messages of earlier runs", hub.contents_of([message]), is_known=True)
+            losses.add("messages of earlier runs", ir.contents_of([message]), is_known=True)
     return before
 
 
@@ -652,28 +652,28 @@ def _arguments(run: ToolRun) -> list[str]:
 def _question(event: ModelCall | ToolRun) -> str:
     """Return the last text of the user in a model's input."""
     given = reversed(event.input) if isinstance(event, ModelCall) else ()
-    return next((hub.join_texts(message.parts) for message in given if message.role == "user"), "")
+    return next((ir.join_texts(message.parts) for message in given if message.role == "user"), "")
 
 
 def _first_input(
-    events: Sequence[ModelCall | ToolRun | hub.Error],
-) -> tuple[tuple[hub.Message, ...], tuple[hub.Message, ...]]:
+    events: Sequence[ModelCall | ToolRun | ir.Error],
+) -> tuple[tuple[ir.Message, ...], tuple[ir.Message, ...]]:
     """Return the first input with content: what is before the end of the agent's last message, and after."""
     inputs = (event.input for event in events if isinstance(event, ModelCall))
-    first = next((told for told in inputs if any(hub.parts_in(told))), ())
+    first = next((told for told in inputs if any(ir.parts_in(told))), ())
     roles = [message.role for message in first]
     start = len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
     return first[:start], first[start:]
 
 
-def _contents(event: ModelCall | ToolRun | hub.Error | None) -> list[dict[str, Any]]:
+def _contents(event: ModelCall | ToolRun | ir.Error | None) -> list[dict[str, Any]]:
     """Return the content of an event as plain values, for the loss report."""
     match event:
         case ModelCall():
-            return hub.contents_of([*event.input, *event.output])
+            return ir.contents_of([*event.input, *event.output])
         case ToolRun():
-            response = hub.ToolCallResponse(event.response or "")
-            return hub.contents_of([hub.message("tool", event.call, response)])
+            response = ir.ToolCallResponse(event.response or "")
+            return ir.contents_of([ir.message("tool", event.call, response)])
     return []
 
 
@@ -682,8 +682,8 @@ def _count_unsaid(node: Node, transcript: str, losses: Losses) -> None:
     told: list[tuple[str, str]] = []
     match node.event:
         case ModelCall(input=inputs, output=outputs):
-            told += (("input", hub.text_of(part)) for part in hub.parts_in(inputs))
-            told += (("output", hub.text_of(part)) for part in hub.parts_in(outputs))
+            told += (("input", ir.text_of(part)) for part in ir.parts_in(inputs))
+            told += (("output", ir.text_of(part)) for part in ir.parts_in(outputs))
         case ToolRun(response=str(response)):
             told.append(("output", response))
     whose = "an agent's" if node.agent else "a repeated call's"
@@ -692,10 +692,10 @@ def _count_unsaid(node: Node, transcript: str, losses: Losses) -> None:
             losses.add(f"{whose} {name}", text)
 
 
-def _has_user(messages: Sequence[hub.Message]) -> bool:
+def _has_user(messages: Sequence[ir.Message]) -> bool:
     """Check for a text of the user; Anthropic's and Gemini's tool responses are the user's messages, too."""
-    asked = hub.parts_in(message for message in messages if message.role == "user")
-    return any(isinstance(part, hub.Text) for part in asked)
+    asked = ir.parts_in(message for message in messages if message.role == "user")
+    return any(isinstance(part, ir.Text) for part in asked)
 
 
 def _id_of(root: Node) -> str:

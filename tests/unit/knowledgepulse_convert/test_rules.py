@@ -8,7 +8,7 @@ import pytest
 
 import knowledgepulse_convert as convert_package
 from knowledgepulse_convert import ConversionError, Losses, Options, RunOutcome
-from knowledgepulse_convert.common.hub import (
+from knowledgepulse_convert.common.ir import (
     Message,
     Run,
     Text,

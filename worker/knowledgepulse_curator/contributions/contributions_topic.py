@@ -11,7 +11,7 @@ from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.worker_topics import contributions_topic_name
 from knowledgepulse_worker.policy import CONTRIBUTE
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.common.departure_rule import HoldReason
+from knowledgepulse_worker.tools.common.egress_rule import HoldReason
 
 Result = Literal[FinalAnswer, HoldReason, "invalid", "not_redacted", "foreign"]
 """The result for a record: the registry's answer, or the reason for not sending it."""

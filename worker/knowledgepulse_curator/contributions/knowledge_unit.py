@@ -18,7 +18,7 @@ from knowledgepulse_worker import __version__
 from knowledgepulse_worker.records.score_header import encode_score, without_content
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import RegistrySettings
-from knowledgepulse_worker.tools.common.departure_rule import DepartureRule, HoldReason, is_clean
+from knowledgepulse_worker.tools.common.egress_rule import EgressRule, HoldReason, is_clean
 
 MAX_ID = 500
 """Largest number of characters of an id, which must fit into a URL."""
@@ -70,7 +70,7 @@ def unit_of(
     graph = trace.setdefault("knowledge_graph_delta", {"entities": [], "relationships": []})
     since = trace["metadata"]["created_at"]
     graph["relationships"] += [{"fact": fact, "valid_from": since} for fact in _provenance(record)]
-    rule = DepartureRule(registry.visibilities, require_clean=registry.require_clean)
+    rule = EgressRule(registry.visibilities, require_clean=registry.require_clean)
     metadata = trace["metadata"]
     held = rule.withholding_guard(metadata["visibility"], metadata["privacy_level"]) or rule.held_by_content(
         lambda: is_clean(trace)

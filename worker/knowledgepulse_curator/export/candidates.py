@@ -221,8 +221,8 @@ class Rules:
 
     def _against(self, candidate: Candidate) -> LeftOutRecord | None:
         choices, metadata = self.choices, candidate.members.metadata
-        if choices.departure_rule is not None:
-            held = choices.departure_rule.withholding_guard(metadata.visibility, metadata.privacy_level)
+        if choices.egress_rule is not None:
+            held = choices.egress_rule.withholding_guard(metadata.visibility, metadata.privacy_level)
             if held is not None:
                 return LeftOutRecord(held, getattr(metadata, held))
         if choices.domain and not {metadata.task_domain, candidate.domain} & {*choices.domain}:

@@ -11,7 +11,7 @@ from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode import decode_trace
-from knowledgepulse_worker.tools.common.departure_rule import is_clean_json
+from knowledgepulse_worker.tools.common.egress_rule import is_clean_json
 
 
 class ExaminedTrace(NamedTuple):
@@ -30,13 +30,13 @@ class ExaminedTrace(NamedTuple):
 
 async def examined(rules: Rules, candidate: Candidate, record: RawRecord) -> ExaminedTrace | LeftOutRecord:
     """Return a candidate's trace, or the reason for leaving it out."""
-    value, departure_rule = record.value or b"", rules.choices.departure_rule
+    value, egress_rule = record.value or b"", rules.choices.egress_rule
     try:
         trace = decode_trace(value, len(value))
     except InvalidRecordError:
         return LeftOutRecord("foreign")
     is_clean = None if rules.choices.not_cleaned else is_clean_json(value)
-    if departure_rule is not None and (held := departure_rule.held_by_content(lambda: bool(is_clean))):
+    if egress_rule is not None and (held := egress_rule.held_by_content(lambda: bool(is_clean))):
         return LeftOutRecord(held)
     try:
         lines = lines_of(candidate, rules.trace(record, candidate), rules.choices)

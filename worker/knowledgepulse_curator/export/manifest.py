@@ -18,7 +18,7 @@ from msgspec import Meta
 from knowledgepulse_curator.export.dataset_store import Store
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
-from knowledgepulse_worker.tools.common.departure_rule import DepartureRule
+from knowledgepulse_worker.tools.common.egress_rule import EgressRule
 
 FLOAT32 = 4
 """Size of one number of a vector in bytes."""
@@ -92,11 +92,11 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     without_tail: bool = False
 
     @property
-    def departure_rule(self) -> DepartureRule | None:
+    def egress_rule(self) -> EgressRule | None:
         """The traces that may leave; None if the dataset does not."""
         if self.audience == "inside":
             return None
-        return DepartureRule(self.visibilities, self.privacy_levels, require_clean=not self.not_cleaned)
+        return EgressRule(self.visibilities, self.privacy_levels, require_clean=not self.not_cleaned)
 
 
 class File(msgspec.Struct, frozen=True):

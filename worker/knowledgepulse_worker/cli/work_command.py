@@ -13,7 +13,7 @@ import msgspec
 from knowledgepulse_worker.errors import EXPECTED
 from knowledgepulse_worker.logs import configure, errors_logged
 from knowledgepulse_worker.process.heartbeat import PipeWriter
-from knowledgepulse_worker.process.suspects import Caution
+from knowledgepulse_worker.process.quarantine import Caution
 from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.stream.worker import run_worker
 from knowledgepulse_worker.terminal.config_option import config_option

@@ -10,10 +10,10 @@ from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.commit_outcome import CommitOutcome, Committed, Rebalanced
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_worker.lane.commit import Prepared, prepare, settle
+from knowledgepulse_worker.lane.fair_scheduler import FairScheduler
 from knowledgepulse_worker.lane.lane import Lane, Services
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
-from knowledgepulse_worker.lane.turns import Turns
 
 FIRST_PARTITIONS, LEAST_PARTITIONS = 250, 50
 """The largest number of partitions of the first transaction, and the least to which it falls.
@@ -57,12 +57,12 @@ class Assignment:
         self.has_left_out = False
         self._most = FIRST_PARTITIONS
         self._services = services
-        self._turns = Turns(services.suspects, services.settings.limits.stall)
+        self._scheduler = FairScheduler(services.quarantine, services.settings.limits.stall)
         self.tasks = {
             number: PartitionTask(
                 Place(services.settings.topics.raw, number),
                 changelog,
-                self._turns,
+                self._scheduler,
                 new_lane=partial(
                     Lane,
                     changelog=changelog,
@@ -76,22 +76,22 @@ class Assignment:
             )
             for number, changelog in changelogs.items()
         }
-        self._turns.takers = [*self.tasks.values()]
+        self._scheduler.takers = [*self.tasks.values()]
 
     @property
     def is_current(self) -> bool:
         """Whether neither a rebalance nor the worker's end has begun."""
-        return self._turns.is_current
+        return self._scheduler.is_current
 
     @property
     def is_over(self) -> bool:
         """Whether records are ignored, since the partitions' next owners read them."""
-        return self._turns.is_over
+        return self._scheduler.is_over
 
     @property
     def lanes(self) -> list[Lane]:
         """The lanes of the partitions from which a record was taken."""
-        return self._turns.lanes
+        return self._scheduler.lanes
 
     @property
     def is_scoring(self) -> bool:
@@ -138,7 +138,7 @@ class Assignment:
             now = time.time()
             for partition, position in prepared.positions.items():
                 self.tasks[partition].committed = position.offset
-                services.suspects.committed(partition, position.offset)
+                services.quarantine.committed(partition, position.offset)
                 services.metrics.lanes.committed(partition, now)
         elif isinstance(outcome, Rebalanced):
             self.close()  # otherwise, every further transaction would be aborted, too
@@ -161,10 +161,10 @@ class Assignment:
 
     def end(self) -> None:
         """Accept no more batches: a rebalance or the end begins, and what is complete is committed before."""
-        self._turns.is_current = False
+        self._scheduler.is_current = False
 
     def close(self) -> None:
         """Stop at once; the next owners read what is not committed."""
-        self._turns.is_over = True
+        self._scheduler.is_over = True
         for task in self.tasks.values():
             task.close()

@@ -44,7 +44,7 @@ from knowledgepulse_worker.lane.uncommitted import Uncommitted
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.policy import PolicyInForce
-from knowledgepulse_worker.process.suspects import Suspects
+from knowledgepulse_worker.process.quarantine import Quarantine
 from knowledgepulse_worker.scoring import LOOK_UPS
 from knowledgepulse_worker.settings import Settings
 
@@ -62,7 +62,7 @@ class Services:
         metrics: observes everything.
         shadow: compares the decisions with those of the shadow policy.
         reporter: reports the committed records.
-        suspects: the records that may kill the process.
+        quarantine: the records that may kill the process.
         throttles: the times for which brokers throttle the clients.
     """
 
@@ -74,7 +74,7 @@ class Services:
     metrics: Metrics
     shadow: ShadowComparison
     reporter: Reporter
-    suspects: Suspects = field(default_factory=Suspects)
+    quarantine: Quarantine = field(default_factory=Quarantine)
     throttles: Throttles = field(default_factory=Throttles)
 
     @property
@@ -90,7 +90,7 @@ class Services:
     @cached_property
     def reader(self) -> RecordReader:
         """What reads the records."""
-        return RecordReader(self.settings, self.suspects, self.metrics.traces)
+        return RecordReader(self.settings, self.quarantine, self.metrics.traces)
 
 
 class Lane:
@@ -168,7 +168,7 @@ class Lane:
             return 0.0
         if not alone:
             return await self._process(record, taken_at)
-        async with self._services.suspects.alone(record.location):
+        async with self._services.quarantine.alone(record.location):
             blocked = await self._process(record, taken_at)
             await self.wait_scored()
         return blocked
@@ -200,7 +200,7 @@ class Lane:
         self.taken = record.offset + 1
         self.in_flight.add(record.size)
         if (failure := self._services.reader.skipped(record)) is None:
-            self._services.suspects.announce(record.location)
+            self._services.quarantine.announce(record.location)
             return True
         skipped = failed(UndecodableRecord(record, taken_at, failure), failure)
         self.uncommitted.append(Completed(skipped, skipped.entry))
@@ -247,7 +247,7 @@ class Lane:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - whatever it is
-            self._services.suspects.close(blames_records=True)
+            self._services.quarantine.close(blames_records=True)
             self._stop()
             self._on_failure(error)
 

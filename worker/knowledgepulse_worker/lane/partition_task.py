@@ -9,9 +9,9 @@ from itertools import islice, takewhile
 
 from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.records import RawRecord
+from knowledgepulse_worker.lane.fair_scheduler import FairScheduler, is_small
 from knowledgepulse_worker.lane.lane import Lane
 from knowledgepulse_worker.lane.ledger import Changelog
-from knowledgepulse_worker.lane.turns import Turns, is_small
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class PartitionTask:
     Args:
         place: the raw topic and the partition number.
         changelog: the partition's committed entries, as far as they are known.
-        turns: the turns of the tasks of an assignment.
+        scheduler: decides which task of an assignment takes records next.
         new_lane: makes a lane, given its first record.
         on_failure: called on a fatal error; the process must then end.
         on_room: called when the task has room for its partition's next records.
@@ -49,7 +49,7 @@ class PartitionTask:
         self,
         place: Place,
         changelog: Changelog,
-        turns: Turns,
+        scheduler: FairScheduler,
         *,
         new_lane: Callable[[RawRecord], Lane],
         on_failure: Callable[[BaseException], None],
@@ -66,7 +66,7 @@ class PartitionTask:
         self.position = 0
         self.taking = asyncio.Lock()
         self.lane: Lane | None = None
-        self._turns = turns
+        self._scheduler = scheduler
         self._new_lane = new_lane
         self._on_failure = on_failure
         self._on_room = on_room
@@ -77,7 +77,7 @@ class PartitionTask:
     @property
     def is_current(self) -> bool:
         """Whether the task is of the present assignment: neither a rebalance nor the end has begun."""
-        return self._turns.is_current
+        return self._scheduler.is_current
 
     # --- fetching
 
@@ -177,7 +177,7 @@ class PartitionTask:
 
     def feed(self, records: Sequence[RawRecord]) -> None:
         """Have a batch of records taken in order, without waiting; ignore it once the assignment ends."""
-        if self._turns.is_over or not self.is_current:
+        if self._scheduler.is_over or not self.is_current:
             return
         self._batches.put_nowait(records)
         if self._taking is None:
@@ -198,7 +198,7 @@ class PartitionTask:
     def _take_at_once(self, records: Iterable[RawRecord]) -> int:
         """Take the records before the first that waits, or for which others wait; return their number."""
         lane = self.lane
-        if lane is None or not self._turns.let_take_at_once:
+        if lane is None or not self._scheduler.let_take_at_once:
             return 0
         return lane.take_at_once(
             takewhile(lambda record: is_small(record) and self._continues(lane, record), records)
@@ -210,8 +210,8 @@ class PartitionTask:
 
     async def take(self, record: RawRecord) -> None:
         """Take a record when it is its turn, and once the lane has room; ignore it once closed."""
-        async with self._turns.turn(self, record) as alone:
-            if not self._turns.is_over:
+        async with self._scheduler.turn(self, record) as alone:
+            if not self._scheduler.is_over:
                 await self._take(record, alone=alone)
 
     async def _take(self, record: RawRecord, *, alone: bool) -> None:
@@ -224,7 +224,7 @@ class PartitionTask:
                 record.offset,
             )
             await lane.wait_idle()
-            if self._turns.is_over:
+            if self._scheduler.is_over:
                 return
             lane = None
         if lane is None:
@@ -232,7 +232,7 @@ class PartitionTask:
             self.committed = record.offset
             await lane.ledger.open()
         blocked = await lane.take(record, alone=alone)
-        await self._turns.let_others_work(record, blocked)
+        await self._scheduler.let_others_work(record, blocked)
 
     def close(self) -> None:
         """Stop at once; the partition's next owner reads what is not committed."""

@@ -10,7 +10,7 @@ from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.lane.stages import DecodedRecord, TakenRecord, UndecodableRecord, bounded_failure
 from knowledgepulse_worker.observe.trace_metrics import TraceMetrics
-from knowledgepulse_worker.process.suspects import Suspects
+from knowledgepulse_worker.process.quarantine import Quarantine
 from knowledgepulse_worker.records.decode import check_readable, decode_scorable
 from knowledgepulse_worker.records.ledger_records import Failure
 from knowledgepulse_worker.records.scanned_traces import scan_words
@@ -26,23 +26,23 @@ class RecordReader:
 
     Args:
         settings: the limits, how values are read, and which text of a trace is embedded.
-        suspects: the records that may kill the process.
+        quarantine: the records that may kill the process.
         metrics: times the decoding.
     """
 
-    def __init__(self, settings: Settings, suspects: Suspects, metrics: TraceMetrics) -> None:
+    def __init__(self, settings: Settings, quarantine: Quarantine, metrics: TraceMetrics) -> None:
         self._limits = settings.limits
         self._unwrap = settings.records.unwrap
         text = settings.embedding.trace_text
         reads_words = settings.embedding.backend == "lexical" and text == "parts"
         self._text_of = _words_of if reads_words else partial(_text_of, text=text)
-        self._suspects = suspects
-        self._condemns = suspects.condemns  # which never changes
+        self._quarantine = quarantine
+        self._condemns = quarantine.condemns  # which never changes
         self._metrics = metrics
 
     def skipped(self, record: RawRecord) -> Failure | None:
         """Return the failure of a record that is to be skipped without an output; None for others."""
-        if not self._condemns or not self._suspects.is_skipped(record.location):
+        if not self._condemns or not self._quarantine.is_skipped(record.location):
             return None
         logger.critical(
             "%s: SKIPPED without an output: every attempt killed the worker (limits.skip_poison)",
@@ -71,7 +71,7 @@ class RecordReader:
 
     def _obstacle(self, record: RawRecord) -> Failure | None:
         """Return why a record can only become a dead letter, whatever its value."""
-        if self._condemns and self._suspects.is_dead_letter(record.location):
+        if self._condemns and self._quarantine.is_dead_letter(record.location):
             logger.error(
                 "%s: dead-lettered as poison: it killed %d workers in a row",
                 record.source,

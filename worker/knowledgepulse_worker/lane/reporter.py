@@ -139,7 +139,7 @@ class Reporter:
             embedded=None if embedded is None else (embedded.started, embedded.finished),
             sent=scored.scored_at,
             output=output.topic,
-            verdict={
+            outcome={
                 "outcome": entry.outcome,
                 "score": None if score is None else score.quality_score,
                 "domain": None if score is None else score.domain,

@@ -57,7 +57,7 @@ class Tracing:
         embedded: tuple[float, float] | None,
         sent: float,
         output: str,
-        verdict: dict[str, AttributeValue | None],
+        outcome: dict[str, AttributeValue | None],
     ) -> None:
         """Create the spans of a record that has just been committed; never raises.
 
@@ -69,7 +69,7 @@ class Tracing:
             embedded: start and end of its batch; None if the record was not embedded.
             sent: when it was scored; from then on, it waited for the next transaction.
             output: the output topic.
-            verdict: the outcome, recorded as attributes ``kp.<name>`` unless None.
+            outcome: the outcome, recorded as attributes ``kp.<name>`` unless None.
         """
         try:
             clock = _Clock()
@@ -77,7 +77,7 @@ class Tracing:
                 f"process {record.topic}",
                 _PROPAGATOR.extract(_carrier(record.headers)),
                 SpanKind.CONSUMER,
-                self._attributes(record, verdict),
+                self._attributes(record, outcome),
                 start_time=clock.nanoseconds(taken),
             )
             if embedded is not None:
@@ -88,7 +88,7 @@ class Tracing:
             logger.exception("%s has no span", record.source)
 
     def _attributes(
-        self, record: RawRecord, verdict: dict[str, AttributeValue | None]
+        self, record: RawRecord, outcome: dict[str, AttributeValue | None]
     ) -> dict[str, AttributeValue]:
         return {
             "messaging.system": "kafka",
@@ -100,7 +100,7 @@ class Tracing:
             "messaging.kafka.offset": record.offset,
             **({"messaging.kafka.message.tombstone": True} if record.value is None else {}),
             "messaging.message.body.size": len(record.value or b""),
-            **{f"kp.{name}": item for name, item in verdict.items() if item is not None},
+            **{f"kp.{name}": item for name, item in outcome.items() if item is not None},
         }
 
     def _embedded(self, parent: Span, started: int, ended: int) -> None:

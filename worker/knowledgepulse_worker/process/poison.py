@@ -14,7 +14,7 @@ from typing import Any
 
 from knowledgepulse_kafka.records import Location
 from knowledgepulse_worker.message_text import counted
-from knowledgepulse_worker.process.suspects import Caution
+from knowledgepulse_worker.process.quarantine import Caution
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class PoisonSearch:
         )
 
     def read(self, message: Mapping[str, Any]) -> None:
-        """Read a message of the current process; see :mod:`knowledgepulse_worker.process.suspects`."""
+        """Read a message of the current process; see :mod:`knowledgepulse_worker.process.quarantine`."""
         match message:
             case {"below": [partition, offset]}:
                 self._took_records = True

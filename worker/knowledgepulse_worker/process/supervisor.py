@@ -34,8 +34,8 @@ from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.process.descriptors import anonymous_file, raise_descriptor_limit
 from knowledgepulse_worker.process.heartbeat import HEARTBEAT_INTERVAL, PipeReader
 from knowledgepulse_worker.process.poison import PoisonSearch
+from knowledgepulse_worker.process.quarantine import Caution
 from knowledgepulse_worker.process.signals import set_when_stopped
-from knowledgepulse_worker.process.suspects import Caution
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.verdict import State
 

@@ -31,7 +31,7 @@ from knowledgepulse_worker.observe.recent import RATE_SECONDS, Recent
 from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.process.heartbeat import Report
-from knowledgepulse_worker.process.suspects import Suspects
+from knowledgepulse_worker.process.quarantine import Quarantine
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.redaction.copies import RedactFunction, Redaction
 from knowledgepulse_worker.settings import Settings
@@ -141,7 +141,7 @@ class WorkerApp:
             producer_silence=publisher.start_age,
             producer_waits=(*publisher.waits.current(TRANSACTION), *self.replicas.waits),
             recovery_waits=tuple(self._recovery_waits.current(READING)),
-            suspect_partitions=tuple(sorted(self.owned.intersection(self._services.suspects.partitions))),
+            suspect_partitions=tuple(sorted(self.owned.intersection(self._services.quarantine.partitions))),
             dead_letters=ended["dead_letter"],
             outcomes=ended.total(),
             rate=sum(second.total() for second in recent.per_second()) / RATE_SECONDS,
@@ -224,7 +224,7 @@ def services_of(
     metrics: Metrics,
     policy: PolicyInForce,
     tracing: Tracing | None = None,
-    suspects: Suspects | None = None,
+    quarantine: Quarantine | None = None,
     redact: RedactFunction | None = None,
     throttles: Throttles | None = None,
 ) -> Services:
@@ -237,7 +237,7 @@ def services_of(
         metrics: observes everything.
         policy: the policy in force.
         tracing: exports a span for each record; None to export none.
-        suspects: the records that may kill the process; by default none, and no parent.
+        quarantine: the records that may kill the process; by default none, and no parent.
         redact: redacts contributed traces for ``topics.redacted``; None if there is no such topic.
         throttles: the times for which brokers throttle the clients.
     """
@@ -255,6 +255,6 @@ def services_of(
         metrics=metrics,
         shadow=shadow,
         reporter=Reporter(metrics, shadow, RetentionCheck(topics, metrics), tracing),
-        suspects=suspects or Suspects(),
+        quarantine=quarantine or Quarantine(),
         throttles=throttles or Throttles(),
     )

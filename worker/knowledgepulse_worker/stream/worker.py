@@ -37,8 +37,8 @@ from knowledgepulse_worker.observe.history import KEEP_INTERVAL, HistoryFile
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.process.heartbeat import PipeWriter, beat
+from knowledgepulse_worker.process.quarantine import Caution, Quarantine
 from knowledgepulse_worker.process.signals import until_stopped
-from knowledgepulse_worker.process.suspects import Caution, Suspects
 from knowledgepulse_worker.redaction.process import RedactionProcess
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.shutdown import close_within, run_in_time
@@ -97,11 +97,11 @@ def run_worker(
         embedder, speed = warm_embedder(settings)
     except (TopicError, EmbeddingError) as error:
         raise StartError(str(error)) from error
-    suspects = Suspects(caution, pipe.send, settings.limits.in_flight_records)
+    quarantine = Quarantine(caution, pipe.send, settings.limits.in_flight_records)
     with _tracing(settings) as tracing:
         process = _Process(
             *(settings, topics, policy_since, embedder, speed, tracing, config),
-            *(pipe, suspects, caution, HistoryFile(history), instance, socket),
+            *(pipe, quarantine, caution, HistoryFile(history), instance, socket),
         )
         run_in_time(until_stopped(process.work))
 
@@ -141,7 +141,7 @@ class _Process:
     tracing: Tracing | None
     config: Path | None
     pipe: PipeWriter
-    suspects: Suspects
+    quarantine: Quarantine
     caution: Caution
     history: HistoryFile
     instance: str
@@ -154,14 +154,14 @@ class _Process:
         def fail(error: BaseException) -> None:
             if not failed.done():
                 logger.error("the worker fails: %s", error)
-                self.suspects.close(blames_records=_blames_records(error))
+                self.quarantine.close(blames_records=_blames_records(error))
                 failed.set_exception(error)
 
         settings, metrics = self.settings, self._metrics()
         in_force = PolicyInForce(settings.policy, settings.shadow)
         in_force.since = self.policy_since
         async with AsyncExitStack() as stack:
-            stack.callback(self.suspects.close)
+            stack.callback(self.quarantine.close)
             stack.callback(self.history.write, metrics.recent)
             services = await self._services(stack, metrics, in_force)
             app = self._app(services, fail)
@@ -216,7 +216,7 @@ class _Process:
             metrics=metrics,
             policy=in_force,
             tracing=self.tracing,
-            suspects=self.suspects,
+            quarantine=self.quarantine,
             redact=redact,
             throttles=Throttles(
                 producer=Throttle(partial(metrics.stream.throttled, "producer")),

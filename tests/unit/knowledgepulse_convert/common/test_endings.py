@@ -3,7 +3,7 @@
 import pytest
 
 from knowledgepulse_convert import Options, RunOutcome, convert
-from knowledgepulse_convert.common.hub import Error, Message, Reasoning, Run, Text, ToolCall, ToolCallResponse
+from knowledgepulse_convert.common.ir import Error, Message, Reasoning, Run, Text, ToolCall, ToolCallResponse
 from knowledgepulse_convert.common.statuses import is_failure, told_by
 from knowledgepulse_convert.common.trace import to_trace
 

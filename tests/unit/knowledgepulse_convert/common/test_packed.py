@@ -4,18 +4,18 @@ from datetime import UTC, datetime
 
 import pytest
 
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.packed import PackedMessages
 
 AT = datetime(2026, 1, 5, 10, 0, 0, 123456, UTC)
 MESSAGES = [
-    hub.Message("user", (hub.Text("Fix it — ✅ \ud800"),), AT),
-    hub.Message("assistant", (hub.Reasoning("how?"), hub.Text("")), datetime.max.replace(tzinfo=UTC)),
-    hub.message("assistant", hub.ToolCall("mcp__files__read", {"a": [1, 2.0, None, 2**70]}, "1", None, 3.5)),
-    hub.message("assistant", hub.ToolCall("mcp__a__b", '{"a": 1}', "", "named")),
-    hub.message("tool", hub.ToolCallResponse("é", "1", "read", failed=True, mcp_server="files")),
-    hub.message("assistant", hub.Error("stopped", interruption=True)),
-    hub.message("system", hub.ToolDefinition("read", "reads", {"type": "object"})),
+    ir.Message("user", (ir.Text("Fix it — ✅ \ud800"),), AT),
+    ir.Message("assistant", (ir.Reasoning("how?"), ir.Text("")), datetime.max.replace(tzinfo=UTC)),
+    ir.message("assistant", ir.ToolCall("mcp__files__read", {"a": [1, 2.0, None, 2**70]}, "1", None, 3.5)),
+    ir.message("assistant", ir.ToolCall("mcp__a__b", '{"a": 1}', "", "named")),
+    ir.message("tool", ir.ToolCallResponse("é", "1", "read", failed=True, mcp_server="files")),
+    ir.message("assistant", ir.Error("stopped", interruption=True)),
+    ir.message("system", ir.ToolDefinition("read", "reads", {"type": "object"})),
 ]
 
 

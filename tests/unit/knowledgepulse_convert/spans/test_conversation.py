@@ -2,7 +2,7 @@
 
 import pytest
 
-from knowledgepulse_convert.common.hub import Message, Text, ToolCall, ToolCallResponse
+from knowledgepulse_convert.common.ir import Message, Text, ToolCall, ToolCallResponse
 from knowledgepulse_convert.spans.conversation import ModelCall, ToolRun, conversation
 
 ASK = Message("user", (Text("Fix it"),))

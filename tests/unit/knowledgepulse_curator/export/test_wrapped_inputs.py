@@ -13,7 +13,7 @@ from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.records.wrapping import ValueRead
 from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.settings import RecordSettings, TopicSettings
-from knowledgepulse_worker.tools.common.departure_rule import is_clean_json
+from knowledgepulse_worker.tools.common.egress_rule import is_clean_json
 from support.letters import consumed
 from support.wrapped import plain_trace
 from support.written import Written

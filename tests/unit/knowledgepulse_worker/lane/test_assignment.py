@@ -12,9 +12,9 @@ from knowledgepulse_kafka.throttle import LONG_THROTTLE
 from knowledgepulse_kafka.transactional_publisher import TRANSACTION_TIMEOUT_MS
 from knowledgepulse_worker.lane import assignment as assignment_module
 from knowledgepulse_worker.lane import commit as commit_module
-from knowledgepulse_worker.lane import partition_ledger, record_reader, turns
+from knowledgepulse_worker.lane import fair_scheduler, partition_ledger, record_reader
 from knowledgepulse_worker.lane.ledger import Changelog
-from knowledgepulse_worker.process.suspects import Caution, Suspects
+from knowledgepulse_worker.process.quarantine import Caution, Quarantine
 from support.lanes import commit, headers, score
 from support.waits import Spin
 
@@ -179,8 +179,8 @@ async def test_a_lane_yields_to_the_others_after_a_large_record(make_harness, ra
             pauses.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr(turns.asyncio, "sleep", sleeping)
-    large = {"padding": turns.LARGE_BYTES}
+    monkeypatch.setattr(fair_scheduler.asyncio, "sleep", sleeping)
+    large = {"padding": fair_scheduler.LARGE_BYTES}
 
     await processed(harness, assignment, raw(0, **large))
     assert not pauses  # it is the only lane
@@ -189,7 +189,7 @@ async def test_a_lane_yields_to_the_others_after_a_large_record(make_harness, ra
     await processed(harness, assignment, raw(2, **large))
     assert len(pauses) == 1
 
-    monkeypatch.setattr(turns, "YIELD_FACTOR", 1e9)
+    monkeypatch.setattr(fair_scheduler, "YIELD_FACTOR", 1e9)
     await processed(harness, assignment, raw(3, **large))
     assert pauses[-1] == harness.limits.stall / 10  # a longer pause would look like a stall
 
@@ -197,22 +197,22 @@ async def test_a_lane_yields_to_the_others_after_a_large_record(make_harness, ra
 async def test_a_suspect_is_cleared_once_its_outcome_is_committed(make_harness, raw):
     """Otherwise the verdict would stay Poison, and a death much later would count against the record."""
     harness = make_harness()
-    suspects = Suspects(Caution(suspects=frozenset({Location(0, 0)})))
-    harness.services = dataclasses.replace(harness.services, suspects=suspects)
+    quarantine = Quarantine(Caution(suspects=frozenset({Location(0, 0)})))
+    harness.services = dataclasses.replace(harness.services, quarantine=quarantine)
     assignment = harness.assignment()
     taking = asyncio.create_task(take(assignment, raw(0)))
 
     await committed(harness, assignment, {0: 1})
     await taking
 
-    assert not suspects.any
+    assert not quarantine.any
 
 
 async def test_a_suspect_that_waits_for_its_turn_gets_no_lane_after_its_assignment(make_harness, raw):
     """The end of the assignment is what ends its wait; nothing would close the lane."""
     harness = make_harness()
-    suspects = Suspects(Caution(below={1: 1}), most=1)
-    harness.services = dataclasses.replace(harness.services, suspects=suspects)
+    quarantine = Quarantine(Caution(below={1: 1}), most=1)
+    harness.services = dataclasses.replace(harness.services, quarantine=quarantine)
     harness.embedder.free.clear()
     assignment = harness.assignment()
     await take(assignment, raw(0))

@@ -9,7 +9,7 @@ import pytest
 
 from knowledgepulse_kafka.records import Location
 from knowledgepulse_worker.lane import record_reader
-from knowledgepulse_worker.process.suspects import Caution, Suspects
+from knowledgepulse_worker.process.quarantine import Caution, Quarantine
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -21,8 +21,8 @@ def suspecting(make_harness):
     def make(**caution):
         harness = make_harness()
         harness.told = []
-        suspects = Suspects(Caution(**caution), lambda message: harness.told.append(message) or True, 100)
-        harness.services = dataclasses.replace(harness.services, suspects=suspects)
+        quarantine = Quarantine(Caution(**caution), lambda message: harness.told.append(message) or True, 100)
+        harness.services = dataclasses.replace(harness.services, quarantine=quarantine)
         return harness
 
     return make

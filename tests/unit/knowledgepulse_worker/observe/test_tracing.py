@@ -55,7 +55,7 @@ def finish(tracing, **changes):
         "embedded": (now - 3, now - 2),
         "sent": now - 1,
         "output": "contribute",
-        "verdict": {"outcome": "contribute", "score": 0.8, "reason": None},
+        "outcome": {"outcome": "contribute", "score": 0.8, "reason": None},
     }
     tracing.finished(RawRecord(**record), **members | changes)
 
@@ -113,8 +113,8 @@ def test_embedding_and_publishing_are_child_spans_with_their_times(recorder):
 
 
 def test_a_dead_letter_is_not_an_error_status(recorder):
-    verdict = {"outcome": "dead_letter", "score": None, "reason": "empty"}
-    span = recorder.spans(value=None, output="dead-letter", verdict=verdict)["process"]
+    outcome = {"outcome": "dead_letter", "score": None, "reason": "empty"}
+    span = recorder.spans(value=None, output="dead-letter", outcome=outcome)["process"]
 
     assert span.status.status_code is StatusCode.UNSET
     attributes = {name: value for name, value in span.attributes.items() if name.startswith("kp.")}

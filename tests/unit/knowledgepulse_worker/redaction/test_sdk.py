@@ -10,7 +10,7 @@ from hypothesis import given
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.redaction.sdk import clean, clean_text
-from knowledgepulse_worker.tools.common.departure_rule import is_clean_json
+from knowledgepulse_worker.tools.common.egress_rule import is_clean_json
 from support.planted import JWT, KEY, PLANTED, planted_traces
 from support.traces import made
 

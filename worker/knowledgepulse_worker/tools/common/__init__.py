@@ -1,1 +1,1 @@
-"""What tools share and no worker needs: scored records, keys, the departure rule, a port for metrics."""
+"""What tools share and no worker needs: scored records, keys, the egress rule, a port for metrics."""

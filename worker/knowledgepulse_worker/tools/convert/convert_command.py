@@ -26,7 +26,7 @@ from knowledgepulse_convert import (
     Options,
     UnreadError,
 )
-from knowledgepulse_convert.common.hub import UNORDERED
+from knowledgepulse_convert.common.ir import UNORDERED
 from knowledgepulse_schemas.trace import rewards_of
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import counted, printable

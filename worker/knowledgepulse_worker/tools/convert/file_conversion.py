@@ -40,7 +40,11 @@ from knowledgepulse_worker.tools.convert.unpacking import (
     read_member,
 )
 from knowledgepulse_worker.tools.terminal.lines import file_errors, without_mark
-from knowledgepulse_worker.tools.terminal.unread_files import ARCHIVE, unread_beginning, unread_name
+from knowledgepulse_worker.tools.terminal.unsupported_files import (
+    ARCHIVE,
+    unsupported_beginning,
+    unsupported_name,
+)
 
 _HEAD_DOCUMENTS = 50
 """Number of documents by which the format of a file is detected."""
@@ -203,7 +207,7 @@ def _documents(name: str, unpacked: Lines, *, binary: bool) -> Iterator[_Documen
     lines = iter(unpacked)
     start = next(lines, b"")
     lines = chain([start], lines)
-    if unread := unread_beginning(start):
+    if unread := unsupported_beginning(start):
         yield _Document(None, UnreadError(unread))
         return
     if start.startswith(b"PK\x03\x04"):
@@ -222,7 +226,7 @@ def _documents(name: str, unpacked: Lines, *, binary: bool) -> Iterator[_Documen
             yield _Document(None, whole)
             return
         if not any(_is_document(line) for line in BytesIO(text)):
-            unread = unread_beginning(first) or unread_name(name)
+            unread = unsupported_beginning(first) or unsupported_name(name)
             error = UnreadError(unread) if unread else whole
             yield from _indented(_filled(BytesIO(text), number)) or [_Document(None, error)]
             return

@@ -17,7 +17,7 @@ from typing import Any, Self
 from uuid import uuid4
 
 from knowledgepulse_convert import ConversionError, Options, RunOutcome
-from knowledgepulse_convert.common import hub
+from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.trace import to_trace
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 from knowledgepulse_worker.settings import Settings
@@ -34,14 +34,14 @@ class Recording:
     Its methods may be called from several threads and tasks. See :func:`record`.
     """
 
-    def __init__(self, run: hub.Run, options: Options, delivery: Delivery) -> None:
+    def __init__(self, run: ir.Run, options: Options, delivery: Delivery) -> None:
         self._run, self._options, self._delivery = run, options, delivery
         self._messages = list(run.messages)
         self._calls = count(1)
 
     def thought(self, text: str) -> None:
         """Record what the agent thinks, or tells on its way."""
-        self._add("assistant", hub.Reasoning(text))
+        self._add("assistant", ir.Reasoning(text))
 
     def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> RecordedCall:
         """Begin a call of a tool: a `with` or `async with` block, which ends with the call.
@@ -51,25 +51,25 @@ class Recording:
             arguments: what it is called with.
         """
         told = None if arguments is None else _text_of(dict(arguments))
-        return RecordedCall(self._add, hub.ToolCall(tool, told, str(next(self._calls))))
+        return RecordedCall(self._add, ir.ToolCall(tool, told, str(next(self._calls))))
 
     def answer(self, text: str) -> None:
         """Record the agent's answer, which is the result of the run; a later one takes its place."""
-        self._add("assistant", hub.Text(text))
+        self._add("assistant", ir.Text(text))
 
     def judge(self, *, success: bool | None = None, confidence: float | None = None) -> None:
         """Record whether the run succeeded, as somebody found out, or how sure the agent is, from 0 to 1."""
         self._run.outcome = RunOutcome(success, confidence).over(self._run.outcome)
 
-    def _add(self, role: hub.Role, part: hub.Part) -> None:
-        self._messages.append(hub.message(role, part))
+    def _add(self, role: ir.Role, part: ir.Part) -> None:
+        self._messages.append(ir.message(role, part))
 
     def _end(self, error: BaseException | None) -> None:
         if error is not None:
             self._run.ending = "failed" if isinstance(error, Exception) else "cut_off"
-            self._add("assistant", hub.Error(_told(error), interruption=self._run.ending == "cut_off"))
+            self._add("assistant", ir.Error(_told(error), interruption=self._run.ending == "cut_off"))
         self._run.ended_at, self._run.messages = datetime.now(UTC), list(self._messages)
-        size = sum(len(hub.text_of(part)) for part in hub.parts_in(self._run.messages))
+        size = sum(len(ir.text_of(part)) for part in ir.parts_in(self._run.messages))
         self._delivery.put(self._traces, size)
 
     def _traces(self) -> list[bytes]:
@@ -101,9 +101,9 @@ class Recording:
 class RecordedCall:
     """A call of a tool; see :meth:`Recording.call`. An exception that leaves its block is its failure."""
 
-    def __init__(self, add: Callable[[hub.Role, hub.Part], None], call: hub.ToolCall) -> None:
+    def __init__(self, add: Callable[[ir.Role, ir.Part], None], call: ir.ToolCall) -> None:
         self._add, self._call = add, call
-        self._response: hub.ToolCallResponse | None = None
+        self._response: ir.ToolCallResponse | None = None
 
     def result(self, value: Any, *, failed: bool = False) -> None:
         """Record what the tool returned: a text, or what JSON can hold.
@@ -113,7 +113,7 @@ class RecordedCall:
             failed: whether it tells of a failure.
         """
         text = value if isinstance(value, str) else _text_of(value)
-        self._response = hub.ToolCallResponse(text, self._call.id, self._call.name, failed)
+        self._response = ir.ToolCallResponse(text, self._call.id, self._call.name, failed)
 
     def _begin(self) -> Self:
         self._began = time.monotonic()
@@ -183,7 +183,7 @@ def record(
     Returns:
         A context manager, for `with` and for `async with`.
     """
-    run = hub.Run([hub.message("user", hub.Text(objective))], uuid4().hex, agent_id=agent_id)
+    run = ir.Run([ir.message("user", ir.Text(objective))], uuid4().hex, agent_id=agent_id)
     run.framework = FRAMEWORK
     options = Options({"default": task_domain}, visibility=visibility, privacy_level=privacy_level)
     return Recording(run, options, _delivery(to, key_by, spool))

@@ -20,7 +20,7 @@ from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.tools.terminal.console import errors, tell
 from knowledgepulse_worker.tools.terminal.lines import MAX_LINE, file_errors, too_long, without_mark
-from knowledgepulse_worker.tools.terminal.unread_files import unread_beginning
+from knowledgepulse_worker.tools.terminal.unsupported_files import unsupported_beginning
 
 _COMPRESSED = {
     b"\x1f\x8b": "gzip",
@@ -98,7 +98,7 @@ def _problem(beginning: bytes) -> str:
             return (
                 f"is compressed, but lines of text are expected; decompress it with `{program} -dk {_FILE}`"
             )
-    if unread := unread_beginning(beginning):
+    if unread := unsupported_beginning(beginning):
         return f"is {unread}"
     if b"\0" in beginning[:_MAX_BINARY]:
         return "is not a text; one JSON trace per line is expected"

@@ -36,7 +36,7 @@ HoldReason = Literal[Guard, "not_clean"]
 
 
 @dataclass(frozen=True, slots=True)
-class DepartureRule:
+class EgressRule:
     """The traces that an exit permits to leave.
 
     Attributes:

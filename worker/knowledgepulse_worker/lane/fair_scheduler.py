@@ -1,4 +1,4 @@
-"""The turns in which the tasks of an assignment take records.
+"""Which of an assignment's tasks takes records next.
 
 As a rule, each takes its records when it has room. A record that may kill the process is taken alone, and
 after one that blocks the event loop for long, the others come first.
@@ -13,7 +13,7 @@ from typing import Protocol
 
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.lane.lane import Lane
-from knowledgepulse_worker.process.suspects import Suspects
+from knowledgepulse_worker.process.quarantine import Quarantine
 
 LARGE_BYTES = 65_536
 """Size in bytes above which a record blocks the event loop for milliseconds."""
@@ -42,11 +42,11 @@ class Taker(Protocol):
     lane: Lane | None
 
 
-class Turns:
-    """The turns of an assignment's tasks.
+class FairScheduler:
+    """Decides which of an assignment's tasks takes records next.
 
     Args:
-        suspects: the records that may kill the process.
+        quarantine: the records that may kill the process.
         stall: seconds without progress after which a partition counts as stalled.
 
     Attributes:
@@ -55,11 +55,11 @@ class Turns:
         is_over: whether records are ignored, since the partitions' next owners read them.
     """
 
-    def __init__(self, suspects: Suspects, stall: float) -> None:
+    def __init__(self, quarantine: Quarantine, stall: float) -> None:
         self.takers: Sequence[Taker] = ()
         self.is_current = True
         self.is_over = False
-        self._suspects = suspects
+        self._quarantine = quarantine
         self._longest_pause = stall / YIELD_SHARE
         self._alone = asyncio.Lock()  # held while a record is processed alone
 
@@ -71,10 +71,10 @@ class Turns:
     @asynccontextmanager
     async def turn(self, taker: Taker, record: RawRecord) -> AsyncIterator[bool]:
         """Wait until a task may take a record; yield whether it is to be processed while no other is."""
-        suspects = self._suspects
-        if not suspects.any:
+        quarantine = self._quarantine
+        if not quarantine.any:
             yield False
-        elif not suspects.is_alone(record.location):
+        elif not quarantine.is_alone(record.location):
             async with self._alone:
                 await taker.taking.acquire()
             try:
@@ -93,7 +93,7 @@ class Turns:
     @property
     def let_take_at_once(self) -> bool:
         """Whether records may be taken without their turn, if they are small."""
-        return not (self.is_over or self._suspects.any)
+        return not (self.is_over or self._quarantine.any)
 
     async def let_others_work(self, record: RawRecord, blocked: float) -> None:
         """Pause after a large record, given the seconds for which taking it blocked the event loop."""

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from knowledgepulse_kafka.records import Location
-from knowledgepulse_worker.process import suspects as module
-from knowledgepulse_worker.process.suspects import ANNOUNCED_RECORDS, Caution, Suspects
+from knowledgepulse_worker.process import quarantine as module
+from knowledgepulse_worker.process.quarantine import ANNOUNCED_RECORDS, Caution, Quarantine
 
 A, B = Location(0, 7), Location(1, 3)
 
@@ -30,23 +30,23 @@ def told():
 
 
 def test_what_a_full_pipe_did_not_take_is_announced_with_the_next_record(told):
-    suspects = Suspects(send=told.send)
+    quarantine = Quarantine(send=told.send)
 
     told.full = True
-    suspects.announce(A)
+    quarantine.announce(A)
     told.full = False
-    suspects.announce(Location(0, 8))
+    quarantine.announce(Location(0, 8))
 
     assert told == [{"below": (0, 8 + ANNOUNCED_RECORDS)}]
 
 
 async def test_no_record_begins_before_the_parent_can_learn_of_it(told, monkeypatch):
     monkeypatch.setattr(module, "FULL_PIPE_PAUSE", 0)
-    suspects, told.full = Suspects(send=told.send), True
+    quarantine, told.full = Quarantine(send=told.send), True
     begun = asyncio.Event()
 
     async def process():
-        async with suspects.alone(A):
+        async with quarantine.alone(A):
             begun.set()
 
     processing = asyncio.create_task(process())
@@ -67,77 +67,77 @@ async def test_a_record_whose_processing_raised_stays_in_progress_and_a_cancelle
     told, error, last
 ):
     with pytest.raises(error):
-        async with Suspects(send=told.send).alone(A):
+        async with Quarantine(send=told.send).alone(A):
             raise error
 
     assert told[-1] == last
 
 
 def test_records_below_the_offset_that_a_dead_process_announced_are_alone():
-    suspects = Suspects(Caution(below={0: 7}), most=100)
+    quarantine = Quarantine(Caution(below={0: 7}), most=100)
 
-    assert suspects.is_alone(Location(0, 6))
-    assert not suspects.is_alone(Location(0, 7))
-    assert not suspects.is_alone(Location(1, 0))
+    assert quarantine.is_alone(Location(0, 6))
+    assert not quarantine.is_alone(Location(0, 7))
+    assert not quarantine.is_alone(Location(1, 0))
 
-    suspects.announce(Location(0, 7))
-    assert not suspects.any
+    quarantine.announce(Location(0, 7))
+    assert not quarantine.any
 
 
 async def test_no_more_records_are_alone_than_can_have_been_in_flight():
     """A topic that was recreated begins at offset 0, and a group may be reset to any."""
-    suspects = Suspects(Caution(below={0: 1_000_000}), most=2)
+    quarantine = Quarantine(Caution(below={0: 1_000_000}), most=2)
 
     for offset in range(2 + ANNOUNCED_RECORDS):
-        assert suspects.is_alone(Location(0, offset))
-        async with suspects.alone(Location(0, offset)):
+        assert quarantine.is_alone(Location(0, offset))
+        async with quarantine.alone(Location(0, offset)):
             pass
 
-    assert not suspects.is_alone(Location(0, 2 + ANNOUNCED_RECORDS))
-    assert not suspects.any
+    assert not quarantine.is_alone(Location(0, 2 + ANNOUNCED_RECORDS))
+    assert not quarantine.any
 
 
 async def test_a_record_that_comes_again_counts_once_among_those_that_are_alone():
     """After a rebalance; the deadly record behind it was no longer alone, so it killed one worker more."""
-    suspects = Suspects(Caution(below={0: 1_000_000}), most=2)
+    quarantine = Quarantine(Caution(below={0: 1_000_000}), most=2)
 
     for _ in range(2 + ANNOUNCED_RECORDS):
-        async with suspects.alone(Location(0, 0)):
+        async with quarantine.alone(Location(0, 0)):
             pass
 
-    assert suspects.is_alone(Location(0, 1))
+    assert quarantine.is_alone(Location(0, 1))
 
 
 def test_a_suspect_is_alone_until_it_is_committed(told):
-    suspects = Suspects(Caution(suspects=frozenset({A, B}), dead_letters=frozenset({A})), told.send)
-    assert suspects.partitions == (0, 1)
-    assert (suspects.is_dead_letter(A), suspects.is_dead_letter(B)) == (True, False)
+    quarantine = Quarantine(Caution(suspects=frozenset({A, B}), dead_letters=frozenset({A})), told.send)
+    assert quarantine.partitions == (0, 1)
+    assert (quarantine.is_dead_letter(A), quarantine.is_dead_letter(B)) == (True, False)
 
-    suspects.committed(0, 7)
-    assert suspects.is_alone(A)
-    suspects.committed(0, 8)
+    quarantine.committed(0, 7)
+    assert quarantine.is_alone(A)
+    quarantine.committed(0, 8)
 
-    assert not suspects.is_alone(A)
-    assert suspects.is_alone(B)
+    assert not quarantine.is_alone(A)
+    assert quarantine.is_alone(B)
     assert told == [{"committed": (0, 8)}]
 
 
 def test_nothing_is_told_once_a_record_may_have_ended_the_process(told):
-    suspects = Suspects(send=told.send)
+    quarantine = Quarantine(send=told.send)
 
-    suspects.close(blames_records=True)
-    suspects.close()
-    suspects.announce(A)
+    quarantine.close(blames_records=True)
+    quarantine.close()
+    quarantine.announce(A)
 
     assert told == []
 
 
 def test_records_are_told_until_a_process_exits_that_ends_for_another_reason(told):
-    suspects = Suspects(send=told.send)
+    quarantine = Quarantine(send=told.send)
 
-    suspects.close()
-    suspects.close(blames_records=True)
-    suspects.announce(A)
+    quarantine.close()
+    quarantine.close(blames_records=True)
+    quarantine.announce(A)
 
     assert told == [{"blameless": True}, {"below": (A.partition, A.offset + ANNOUNCED_RECORDS)}]
 

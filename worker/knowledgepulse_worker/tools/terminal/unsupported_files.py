@@ -41,14 +41,14 @@ _ENDINGS = {
 }
 
 
-def unread_beginning(first: bytes) -> str | None:
+def unsupported_beginning(first: bytes) -> str | None:
     """Return what a file is by its first bytes, and the way in; None if it may be read."""
     if first[_TAR] == b"ustar":
         return f"an archive of tar{_UNPACK}"
     return next((told for beginning, told in _BEGINNINGS.items() if first.startswith(beginning)), None)
 
 
-def unread_name(name: str) -> str | None:
+def unsupported_name(name: str) -> str | None:
     """Return what a file that is no JSON is by its name, and the way in; None if that does not say."""
     endings = map(str.lower, PurePath(name).suffixes)  # of a compressed file, too: rows.csv.gz
     return next((_ENDINGS[ending] for ending in endings if ending in _ENDINGS), None)

@@ -55,7 +55,7 @@ class Caution(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
-class Suspects:
+class Quarantine:
     """The records that this process works on alone, and its reports to the parent about those in progress.
 
     Args:

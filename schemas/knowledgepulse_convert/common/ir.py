@@ -1,8 +1,8 @@
-"""The common form that every input format is converted to, modelled on OpenTelemetry's GenAI conventions.
+"""The intermediate representation of a run, to which every input format is converted.
 
-A format yields a :class:`Run`, which ``convert.common.trace.to_trace`` converts to a trace. The message
-parts are those of the conventions (text, reasoning, tool_call, tool_call_response), plus :class:`Error` for
-failures that the input flags outside of a tool response.
+A format yields a :class:`Run`, which ``convert.common.trace.to_trace`` converts to a trace. The message parts
+are those of OpenTelemetry's GenAI conventions (text, reasoning, tool_call, tool_call_response), plus
+:class:`Error` for failures that the input flags outside of a tool response.
 
 Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
 """
