@@ -18,8 +18,8 @@ class Spans:
     def finished(self, record, **members):
         self.finished_spans.append({"record": record, **members})
 
-    def verdicts(self):
-        return {span["record"].offset: span["verdict"] for span in self.finished_spans}
+    def outcomes(self):
+        return {span["record"].offset: span["outcome"] for span in self.finished_spans}
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ async def test_a_span_is_exported_once_the_record_is_committed(make_traced, raw)
     assert span["record"] == raw(0)
     assert span["output"] in harness.scored
     assert span["taken"] <= span["embedded"][0] <= span["embedded"][1] <= span["sent"]
-    assert span["verdict"]["outcome"] == span["output"]
-    assert span["verdict"]["domain"] == "code"
-    assert 0 <= span["verdict"]["score"] <= 1
-    assert span["verdict"]["reason"] is None
+    assert span["outcome"]["outcome"] == span["output"]
+    assert span["outcome"]["domain"] == "code"
+    assert 0 <= span["outcome"]["score"] <= 1
+    assert span["outcome"]["reason"] is None
