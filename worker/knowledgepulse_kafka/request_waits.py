@@ -6,8 +6,8 @@ aiokafka asks again after most errors, without end and without a word.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
@@ -161,6 +161,8 @@ class Waits:
         self._errors.pop(asked, None)
         request, broker = asked
         for topic, partition, code in error_codes(response):
+            if not code and not self._errors:  # as nearly always, of each of thousands of partitions
+                continue
             if topic and topics and topic not in topics:
                 continue
             if code in _AFTER_ABORT and self._newest(TRANSACTION) is not None:
@@ -217,24 +219,54 @@ GROUP_IS_FULL = error_name(81)
 
 def error_codes(response: Any) -> Iterator[tuple[str, int, int]]:
     """Yield topic, partition and error code of each part of a response; empty and -1 where it has none."""
-    fields = {name: response.get_item(name) for name in response.SCHEMA.names}
-    yield from _codes(response.SCHEMA, fields, "", -1)
+    yield from _codes(response.SCHEMA, [*map(response.get_item, response.SCHEMA.names)], "", -1)
+
+
+class _Layout(NamedTuple):
+    """Where the parts of a response have what tells of errors.
+
+    Attributes:
+        topics: the numbers of the members that may be a topic's name.
+        partition: that of a partition's number; None if there is none.
+        code: that of an error code; None if there is none.
+        arrays: those of arrays of parts, with the schemas of these.
+    """
+
+    topics: tuple[int, ...]
+    partition: int | None
+    code: int | None
+    arrays: tuple[tuple[int, Schema], ...]
+
+
+@cache
+def _layout(schema: Schema) -> _Layout:
+    """Return a schema's layout, which is asked for each of thousands of partitions."""
+    numbers = {name: number for number, name in enumerate(schema.names)}
+    return _Layout(
+        tuple(numbers[name] for name in ("topic", "topics") if name in numbers),  # some of Fetch misname it
+        numbers.get("partition"),
+        numbers.get("error_code"),
+        tuple(
+            (number, kind.array_of)
+            for number, kind in enumerate(schema.fields)
+            if isinstance(kind, Array) and isinstance(kind.array_of, Schema)
+        ),
+    )
 
 
 def _codes(
-    schema: Schema, values: Mapping[str, Any], topic: str, partition: int
+    schema: Schema, values: Sequence[Any], topic: str, partition: int
 ) -> Iterator[tuple[str, int, int]]:
-    for name in ("topic", "topics"):  # some versions of Fetch misname the former
-        topic = values[name] if isinstance(values.get(name), str) else topic
-    if isinstance(number := values.get("partition"), int):
-        partition = number
-    if (code := values.get("error_code")) is not None:
-        yield topic, partition, code
-    for name, kind in zip(schema.names, schema.fields, strict=True):
-        if isinstance(kind, Array) and isinstance(inner := kind.array_of, Schema):
-            for item in values[name] or ():
-                parts = dict(zip(inner.names, item, strict=True))
-                yield from _codes(inner, parts, topic, partition)
+    layout = _layout(schema)
+    for number in layout.topics:
+        topic = values[number] if isinstance(values[number], str) else topic
+    if layout.partition is not None and isinstance(values[layout.partition], int):
+        partition = values[layout.partition]
+    if layout.code is not None and values[layout.code] is not None:
+        yield topic, partition, values[layout.code]
+    for number, inner in layout.arrays:
+        for item in values[number] or ():
+            yield from _codes(inner, item, topic, partition)
 
 
 def noting(client: _Client, waits: Waits) -> _Client:
