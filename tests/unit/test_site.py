@@ -90,7 +90,7 @@ def test_the_site_has_no_marks_and_links_follow_their_pages(tmp_path):
     assert "::: knowledgepulse_worker.Scorer" in pages["reference/python.md"]
     assert "](operators/install.md)" in pages["index.md"], "the README is the site's home"
     assert "](../project/tests/chaos/index.md)" in pages["operators/failures.md"]
-    assert "](../../../operators/dead-letters.md)" in pages["project/tests/chaos/index.md"]
+    assert "](../../../operators/runbook.md#held_back)" in pages["project/tests/chaos/index.md"]
     assert (tmp_path / "pages" / page_of("deploy/prometheus/alerts.yml")).exists()
     assert not list(tmp_path.rglob("*.html")), "the worker's own pages work only on a worker"
 
