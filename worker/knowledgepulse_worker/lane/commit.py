@@ -14,9 +14,10 @@ but half of them follow, until a single record is refused.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Self
 
 from knowledgepulse_kafka.commit_outcome import CommitOutcome, Committed, Rebalanced, Refused, Throttled
@@ -53,9 +54,9 @@ class _Share:
         outcomes = (record for completed in self.complete for record in completed.records())
         return [*self.tombstones, *outcomes, *self.scores, self.position_record]
 
-    def committed(self, offsets: Iterator[int]) -> None:
-        """Tell the lane, given an iterator at the first of the records' offsets."""
-        changelog, written = self.lane.ledger.topic, zip(self.records, offsets, strict=False)
+    def committed(self, written: Iterable[tuple[OutputRecord, int]]) -> None:
+        """Tell the lane, given the records with their offsets."""
+        changelog = self.lane.ledger.topic
         kept = [(offset, record) for record, offset in written if record.topic == changelog]
         self.lane.committed(self.complete, kept)
 
@@ -105,9 +106,9 @@ class Prepared:
 
     def committed(self, offsets: Sequence[int]) -> None:
         """Tell the lanes what is committed, and where the changelog has it, given the records' offsets."""
-        left = iter(offsets)
+        written = iter([*zip(self.records, offsets, strict=True)])
         for share in self.shares:
-            share.committed(left)
+            share.committed(islice(written, len(share.records)))
 
 
 def prepare(lanes: Sequence[Lane], *, most: int | None = None, is_throttled: bool = False) -> Prepared | None:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from knowledgepulse_kafka.commit_outcome import Throttled
+from knowledgepulse_kafka.commit_outcome import Committed, Throttled
 from knowledgepulse_kafka.records import Location, Position
 from knowledgepulse_kafka.throttle import LONG_THROTTLE
 from knowledgepulse_kafka.transactional_publisher import TRANSACTION_TIMEOUT_MS
@@ -356,3 +356,15 @@ async def test_a_transaction_has_no_more_partitions_than_fit_in_half_of_its_time
     monkeypatch.setattr(assignment_module.time, "monotonic", lambda: second.began + 0.01)
     assignment.settle(second, await harness.publisher.commit(second))
     assert assignment._most > 490
+
+
+@pytest.mark.parametrize("offsets", [range(-1, 0), range(1000)], ids=["too few", "too many"])
+async def test_offsets_of_other_records_are_not_taken_for_those_of_a_transaction(make_harness, raw, offsets):
+    """A wrong offset would let the next owner cut, or read twice, what the changelog has."""
+    harness = make_harness()
+    assignment = harness.assignment()
+    await take(assignment, raw(0))
+    await harness.until(assignment.lanes[0].complete)
+
+    with pytest.raises(ValueError, match="zip"):
+        assignment.settle(assignment.prepare(), Committed([*offsets]))
