@@ -24,7 +24,7 @@ from knowledgepulse_worker.tools.evaluations.run_evaluations import (
     Evaluations,
     evaluation_topics,
     evaluations_group,
-    send_evaluations,
+    send_scores,
 )
 from simulation.assemblers import KINDS, MOMENTS, replaced
 from simulation.faults import Faults
@@ -110,7 +110,7 @@ class EvaluatorPod(Pod):
                 new_producer=new_producer,
             ) as session,
         ):
-            await send_evaluations(evaluations, session, self._stop)
+            await send_scores(evaluations.send, METRICS, session, self._stop)
 
 
 class EvaluatorWorld(World):

@@ -9,17 +9,22 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 from uuid import NAMESPACE_URL, uuid5
 
 from knowledgepulse_convert import RunOutcome
 from knowledgepulse_worker.message_text import printable
-from knowledgepulse_worker.tools.backends.backend_client import BackendClient, bearer_header
+from knowledgepulse_worker.tools.backends.backend_client import BackendClient, BackendRefusal, bearer_header
 
 SCORE = "knowledgepulse.quality_score"
 """The name of the score in every backend."""
+
+SCORES_TOGETHER = 50
+"""Number of scores that are sent together."""
 
 PULLED_FROM = "pulled_from"
 """The member of a trace's metadata that names the backend and the run it was pulled from."""
@@ -173,6 +178,7 @@ class Backend(ABC):
         variables: the variables of the environment with its key, as its own client reads them: alternatives,
             of which two are a user and a password.
         together: the number of runs that are read together.
+        writes_together: whether it takes several scores in one request.
         run_id: the form of the ids of its runs.
         url: its address, without user and password.
         project: the project, or what the backend calls it.
@@ -182,6 +188,7 @@ class Backend(ABC):
     words: ClassVar[BackendWords]
     variables: ClassVar[tuple[tuple[str, ...], ...]]
     together: ClassVar[int] = 1
+    writes_together: ClassVar[bool] = False
     run_id: ClassVar[re.Pattern[str]] = _RUN_ID
 
     def __init__(self, client: BackendClient, project: str) -> None:
@@ -222,13 +229,36 @@ class Backend(ABC):
         """
 
     @abstractmethod
+    async def write(self, scores: Sequence[RunScore]) -> None:
+        """Write scores, each of which replaces the earlier one of its trace; one at a time, as it says.
+
+        Raises:
+            BackendRefusal: it refuses any of them, with the status 404 if it has no such run.
+            SecurityError: it refuses the key.
+            InputError: it cannot be reached.
+        """
+
     async def send(self, scores: Sequence[RunScore]) -> list[ScoreRefusal]:
-        """Write scores, each of which replaces the earlier one of its trace; return those it refused.
+        """Write scores, and one by one if the backend refuses them together; return those it refused.
 
         Raises:
             SecurityError: it refuses the key.
             InputError: it cannot be reached.
         """
+        if self.writes_together:
+            with suppress(BackendRefusal, *FAULTS):
+                await self.write(scores)
+                return []
+        refusals = []
+        for score in scores:
+            try:
+                await self.write([score])
+            except BackendRefusal as refused:
+                unknown = refused.status == HTTPStatus.NOT_FOUND
+                refusals.append(ScoreRefusal(score, "no such run" if unknown else str(refused)))
+            except FAULTS as fault:
+                refusals.append(ScoreRefusal(score, fault_text(fault), is_fault=True))
+        return refusals
 
     def link(self, run: str) -> str | None:
         """Return the address of a run's page; None if it is not known."""

@@ -237,7 +237,13 @@ class BackendClient:
         body = {} if content is None else {"json": content}
 
         async def ask() -> Form:
-            answer = await self._answer(method, url, body)
+            try:
+                answer = await client.request(self._session, method, url, max_bytes=self._max_bytes, **body)
+            except (aiohttp.ClientError, TimeoutError) as error:
+                raise no_answer(error) from None
+            self.received += len(answer.body)
+            if answer.status in _BUSY:
+                raise NoAnswerError(f"status {answer.status}", client.retry_after(answer.headers))
             try:
                 return self._read(answer, f"{method} {path}", form)
             except UnknownFormError as error:
@@ -250,17 +256,6 @@ class BackendClient:
         except NoAnswerError as error:
             given_up = f"; gave up after {error.waited:.0f} s" if error.waited else ""
             raise InputError(f"{self.url}: {error}{given_up}") from None
-
-    async def _answer(self, method: str, url: URL, body: Mapping[str, Any]) -> HttpAnswer:
-        """Send a request once; raise a NoAnswerError if it is to be repeated."""
-        try:
-            answer = await client.request(self._session, method, url, max_bytes=self._max_bytes, **body)
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise no_answer(error) from None
-        self.received += len(answer.body)
-        if answer.status in _BUSY:
-            raise NoAnswerError(f"status {answer.status}", client.retry_after(answer.headers))
-        return answer
 
     def _read(self, answer: HttpAnswer, request: str, form: type[Form]) -> Form:
         said = answer.excerpt(self._secrets)

@@ -114,7 +114,17 @@ async def _pull(backend: str, url: str, report: ConversionReport, options: dict[
         )
         output = await _output(state, stack, report, options)
         state.begin(output.name, output.mark)
-        pulling = Pull(source, state, _rules(options), report, _tell)
+        rules = PullRules(
+            read_options(**options["conversion"]),
+            since_ms=milliseconds(options["since"]),
+            until_ms=milliseconds(options["until"]),
+            agent=options["agent"],
+            settle_ms=options["settle"] * 1000,
+            late_ms=options["late"] * 1000,
+        )
+        pulling = Pull(
+            source, state, rules, report, lambda run, problem: tell(f"{run}: not converted: {problem}")
+        )
         async for page in pulling.pages():
             await output.write(page.traces, partial(state.take, page.listings))
         state.finish(pulling.next_since_ms)
@@ -138,18 +148,3 @@ async def _output(
     settings = load_settings(options["config"])
     state.interrupted(topic_name(settings.topics.raw))
     return await stack.enter_async_context(topic_output(settings, state.id, options["key"], refuse))
-
-
-def _rules(options: dict[str, Any]) -> PullRules:
-    return PullRules(
-        read_options(**options["conversion"]),
-        since_ms=milliseconds(options["since"]),
-        until_ms=milliseconds(options["until"]),
-        agent=options["agent"],
-        settle_ms=options["settle"] * 1000,
-        late_ms=options["late"] * 1000,
-    )
-
-
-def _tell(run: str, problem: str) -> None:
-    tell(f"{run}: not converted: {problem}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
 from knowledgepulse_convert import ConversionError, Options, RunOutcome, convert
 from knowledgepulse_kafka.log_interval import LogInterval
@@ -62,10 +62,6 @@ class PulledPage(NamedTuple):
     traces: list[ReasoningTrace]
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class Pull:
     """A pull of a backend's new runs.
 
@@ -80,7 +76,7 @@ class Pull:
         rules: PullRules,
         report: ConversionReport,
         tell: Callable[[str, str], None],
-        now_ms: Callable[[], int] = _now_ms,
+        now_ms: int | None = None,
     ) -> None:
         self.waiting = 0
         self._backend, self._state, self._rules, self._report = backend, state, rules, report
@@ -89,20 +85,9 @@ class Pull:
         self._read = 0
         self._progress = LogInterval()
         self._progress.let_pass(backend.name)  # the first line comes after an interval
-        self._now_ms = now_ms()
+        self._now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         self._newest: int | None = None
         self._oldest_waiting: int | None = None
-
-    @classmethod
-    def of_all(cls, backend: Backend, since_ms: int | None, tell: Callable[[str, str], None]) -> Self:
-        """Return a pull of all runs that have ended, which remembers nothing."""
-        rules = PullRules(Options(), since_ms=since_ms, settle_ms=0)
-        return cls(backend, PullState(None, backend.name), rules, ConversionReport(), tell)
-
-    @property
-    def failed(self) -> int:
-        """The number of runs that could not be converted."""
-        return self._report.failed
 
     async def pages(self) -> AsyncIterator[PulledPage]:
         """Yield the new runs; the caller records each page in the state once its traces are safe."""
@@ -165,7 +150,9 @@ class Pull:
                     self._pass_over(content.listing, str(conversion))
                 elif self._rules.agent in (None, conversion.metadata.agent_id):
                     self._report.count(conversion)
-                    traces.append(_with_run(conversion.trace, pulled_from(self._backend, content.listing.id)))
+                    document = conversion.trace.model_dump(exclude_unset=True, by_alias=True)
+                    document["metadata"] |= pulled_from(self._backend, content.listing.id)
+                    traces.append(ReasoningTrace.model_validate(document))
         except FAULTS as fault:
             self._pass_over(content.listing, fault_text(fault))
         return traces
@@ -196,10 +183,3 @@ class _OutcomesOfRun(Mapping[str, RunOutcome]):
 
     def __len__(self) -> int:
         return len(self._known)
-
-
-def _with_run(trace: ReasoningTrace, run: Mapping[str, Any]) -> ReasoningTrace:
-    """Return the trace with `metadata.pulled_from`."""
-    metadata = {**trace.metadata.model_dump(exclude_unset=True), **run}
-    document = trace.model_dump(exclude_unset=True, by_alias=True) | {"metadata": metadata}
-    return ReasoningTrace.model_validate(document)

@@ -96,7 +96,7 @@ class PullState:
         with file_errors(self._path, "written"):
             self._lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                self._take(self._path)
+                self._read(self._path)
             except InputError:
                 os.close(self._lock)
                 raise
@@ -106,23 +106,21 @@ class PullState:
         if self._path is not None:
             os.close(self._lock)
 
-    def _take(self, path: Path) -> None:
+    def _read(self, path: Path) -> None:
         if not try_lock(self._lock):
             raise InputError(f"{path}: another pull uses it")
-        if path.exists():
-            self._read(path.read_bytes())
-
-    def _read(self, content: bytes) -> None:
-        first, *lines = content.splitlines(keepends=True) or [b""]
+        if not path.exists():
+            return
+        first, *lines = path.read_bytes().splitlines(keepends=True) or [b""]
         try:
             head = msgspec.json.decode(first, type=_Head)
             pages = [msgspec.json.decode(line, type=_Page) for line in lines if line.endswith(b"\n")]
         except msgspec.DecodeError as error:
-            raise InputError(f"{self._path}: is no state of `kp-worker pull`: {error}") from None
+            raise InputError(f"{path}: is no state of `kp-worker pull`: {error}") from None
         source = _without_secrets(head.source)
         if source != self._head.source:
             raise InputError(
-                f"{self._path}: is the state of another pull, {source}; give each one a file of its own"
+                f"{path}: is the state of another pull, {source}; give each one a file of its own"
             )
         self._head, self._pages = msgspec.structs.replace(head, source=source), pages
 

@@ -38,24 +38,16 @@ def run_in(backend: Backend, trace: ScoredTrace) -> str | None:
     Producers write what it says. So it has to name the project, unless an earlier release pulled it, which
     wrote none, and the id has to have the form of the backend's.
     """
-    run = _pulled_run(backend, trace.metadata) or _traced_run(backend, trace.metadata)
-    return None if run is None or backend.run_id.fullmatch(run) is None else run
-
-
-def _pulled_run(backend: Backend, metadata: _Metadata) -> str | None:
-    match metadata.pulled_from:
+    run = None
+    match trace.metadata.pulled_from:
         case {"backend": backend.name, "project": str(project)} if project != backend.project:
-            return None
-        case {"backend": backend.name, "run": str(run)}:
-            return run
-    return None
-
-
-def _traced_run(backend: Backend, metadata: _Metadata) -> str | None:
-    match metadata.span_context:
-        case {"trace_id": str(trace_id)} if trace_id:
-            return backend.run_of(trace_id)
-    return None
+            pass
+        case {"backend": backend.name, "run": str(pulled)}:
+            run = pulled
+    match trace.metadata.span_context:
+        case {"trace_id": str(trace_id)} if trace_id and not run:
+            run = backend.run_of(trace_id)
+    return None if run is None or backend.run_id.fullmatch(run) is None else run
 
 
 def pulled_from(backend: Backend, run: str) -> dict[str, dict[str, str]]:
@@ -92,14 +84,13 @@ def run_score(
 def explanation_of(score: Score) -> str:
     """Return the dimensions, the overrides and the threshold of a score in words."""
     dimensions = (f"{name.replace('_', ' ')} {value:.4f}" for name, value in asdict(score.dimensions).items())
+    rule = f"threshold {score.threshold:g} of {score.domain}"
+    if score.rank is not None:
+        rule = f"rank {score.rank} of {score.of} at share {score.share:g} of {score.domain}"
     parts = [
         ", ".join(dimensions),
         *(f"override {name}" for name in score.overrides),
-        f"threshold {score.threshold:g} of {score.domain}" if score.rank is None else _rank(score),
+        rule,
         *([] if score.withheld is None else [f"withheld for its {score.withheld}"]),
     ]
     return "; ".join(parts)
-
-
-def _rank(score: Score) -> str:
-    return f"rank {score.rank} of {score.of} at share {score.share:g} of {score.domain}"

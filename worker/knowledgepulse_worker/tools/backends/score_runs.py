@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from knowledgepulse_convert import Options
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.tools.backends.backend import Backend, RunScore, batches
-from knowledgepulse_worker.tools.backends.pull_runs import Pull
+from knowledgepulse_worker.tools.backends.backend import SCORES_TOGETHER, Backend, RunScore, batches
+from knowledgepulse_worker.tools.backends.pull_runs import Pull, PullRules
+from knowledgepulse_worker.tools.backends.pull_state import PullState
 from knowledgepulse_worker.tools.backends.run_scores import read_scored, run_in, run_score
-from knowledgepulse_worker.tools.backends.send_scores import SCORES_TOGETHER
+from knowledgepulse_worker.tools.convert.convert_command import ConversionReport
 from knowledgepulse_worker.tools.terminal.arguments import milliseconds
 from knowledgepulse_worker.tools.terminal.console import errors, tell
 
@@ -38,7 +40,9 @@ async def score_runs(
         InputError: the backend refuses or has no run that can be scored.
         SecurityError: it refuses the key.
     """
-    pull, runs = Pull.of_all(backend, milliseconds(since), _tell), list[ScoredRun]()
+    rules = PullRules(Options(), since_ms=milliseconds(since), settle_ms=0)
+    pull = Pull(backend, PullState(None, backend.name), rules, ConversionReport(), _tell)
+    runs = list[ScoredRun]()
     async for page in pull.pages():
         for trace in page.traces:
             value = trace.to_json()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -54,14 +55,14 @@ def converting(argument: bytes) -> ChildFunction:
     def convert_file(name: bytes) -> bytes:
         report, result, progress = ConversionReport(), ConvertedFile(), Progress(disable=True)
         try:
-            for trace in converted([_decoded(name)], task.format_name, report, progress, task.options):
+            for trace in converted([os.fsdecode(name)], task.format_name, report, progress, task.options):
                 result.traces.append(trace.text)
         except WorkerError as error:
             result.problem = str(error)
         except MemoryError:
             result.traces.clear()
             limit = f"{(task.memory or 0) / 2**30:g} GiB"
-            result.problem = f"{_decoded(name)}: needs more than {limit} of memory"
+            result.problem = f"{os.fsdecode(name)}: needs more than {limit} of memory"
         result.failed = report.failed
         return msgspec.msgpack.encode(result)
 
@@ -84,18 +85,10 @@ async def _convert(files: Iterable[str], task: bytes, take: Callable[[str, Conve
     async with ChildProcess(_FACTORY, task, CONVERSION_LIMIT, "conversion") as child:
         for name in files:
             try:
-                answer = await child.call(_encoded(name))
+                answer = await child.call(os.fsencode(name))
             except CallError as error:
                 failure = _FAILURES.get(error.reason, str(error))
                 tell(f"{name}: not converted: {failure}")
                 take(name, ConvertedFile(failed=1))
             else:
                 take(name, msgspec.msgpack.decode(answer, type=ConvertedFile))
-
-
-def _encoded(name: str) -> bytes:
-    return name.encode("utf-8", "surrogateescape")
-
-
-def _decoded(name: bytes) -> str:
-    return name.decode("utf-8", "surrogateescape")

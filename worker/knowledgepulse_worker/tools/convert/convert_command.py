@@ -318,7 +318,7 @@ def _in_folders(files: Iterable[str], report: ConversionReport) -> Iterator[tupl
 def reported(
     outcomes: Iterable[LocatedConversion], report: ConversionReport
 ) -> Iterator[tuple[str, Conversion]]:
-    """Yield the conversions of a file, and report failures."""
+    """Yield the conversions of a file; report failures, and name each suspect loss once."""
     repeats, warned = _Repeats(), set[str]()
     for location, outcome in outcomes:
         if isinstance(outcome, ConversionError):
@@ -326,7 +326,10 @@ def reported(
             repeats.show(location, str(outcome))
             continue
         report.count(outcome)
-        _warn(location, outcome.losses, warned)
+        for path, loss in outcome.losses.items():
+            if loss.suspect and path not in warned:
+                warned.add(path)
+                tell(f"{location}: warning: not read, although it may be a part of the conversation: {path}")
         yield location, outcome
     repeats.show_rest()
 
@@ -364,13 +367,6 @@ class _Repeats:
             if count > 1:
                 others = f", nor were {count - 2} before it" if count > 2 else ""
                 tell(f"{last}: not converted{others}: the same as {first}")
-
-
-def _warn(location: str, losses: Losses, warned: set[str]) -> None:
-    """Name each suspect loss of a trace, once per file."""
-    for path in [path for path, loss in losses.items() if loss.suspect and path not in warned]:
-        warned.add(path)
-        tell(f"{location}: warning: not read, although it may be a part of the conversation: {path}")
 
 
 def of_file(options: Options, name: str) -> Options:

@@ -276,7 +276,7 @@ def _known(connection: sqlite3.Connection, format_name: str) -> Database:
 def _opened(path: Path) -> Iterator[tuple[sqlite3.Connection, bool]]:
     """Open a database, or a copy of one with a log, without changing anything beside it."""
     with TemporaryDirectory(prefix="kp-database-") as folder:
-        has_log = any(_size(log) for log in _logs(path))
+        has_log = any(log.exists() and log.stat().st_size for log in _logs(path))
         if has_log:
             path, how = _copied(path, Path(folder)), "mode=rw"
         else:
@@ -290,13 +290,6 @@ def _opened(path: Path) -> Iterator[tuple[sqlite3.Connection, bool]]:
 
 def _logs(path: Path) -> list[Path]:
     return [path.with_name(path.name + ending) for ending in _LOGS]
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
 
 
 def _copied(path: Path, folder: Path) -> Path:

@@ -163,7 +163,10 @@ def _lines_of(documents: Iterator[_Document], failures: list[InputError]) -> Ite
     """Yield the lines of a session; keep an error in reading them, which is none of the converter."""
     try:
         for document in documents:
-            yield from _each(_value_or_text(document))
+            if isinstance(document.value, ConversionError):
+                yield document.text.decode(errors="replace")  # one that is not JSON is a loss of its session
+            else:
+                yield from _each(document.value)
     except InputError as error:
         failures.append(error)
 
@@ -171,13 +174,6 @@ def _lines_of(documents: Iterator[_Document], failures: list[InputError]) -> Ite
 def _each(value: Any) -> list[Any]:
     """Return the items of a list, which may be the whole of a file that has no other line."""
     return value if isinstance(value, list) else [value]
-
-
-def _value_or_text(document: _Document) -> Any:
-    """Return a line's value, or its text: one that is not JSON is a loss of its session."""
-    if isinstance(document.value, ConversionError):
-        return document.text.decode(errors="replace")
-    return document.value
 
 
 def _convert_fragments(
@@ -214,7 +210,11 @@ def _documents(name: str, unpacked: Lines, *, binary: bool) -> Iterator[_Documen
         yield from _of_archive(unpacked.bounded(lines, len))
         return
     if binary and start and not start.lstrip().startswith((b"{", b"[")):
-        yield _Document(None, _from_protobuf(unpacked.joined(lines)))
+        try:
+            exports: Any = read_exports(unpacked.joined(lines))
+        except ConversionError as problem:
+            exports = problem
+        yield _Document(None, exports)
         return
     filled = _filled(lines)
     number, first = next(filled, (1, b""))
@@ -225,7 +225,8 @@ def _documents(name: str, unpacked: Lines, *, binary: bool) -> Iterator[_Documen
         if not isinstance(whole, ConversionError):
             yield _Document(None, whole)
             return
-        if not any(_is_document(line) for line in BytesIO(text)):
+        starts = (line for line in BytesIO(text) if line.lstrip().startswith((b"{", b"[")))
+        if all(isinstance(_parsed(line), ConversionError) for line in starts):
             unread = unsupported_beginning(first) or unsupported_name(name)
             error = UnreadError(unread) if unread else whole
             yield from _indented(_filled(BytesIO(text), number)) or [_Document(None, error)]
@@ -235,10 +236,6 @@ def _documents(name: str, unpacked: Lines, *, binary: bool) -> Iterator[_Documen
     yield _Document(number, parsed, text=first)
     for number, line in filled:
         yield _Document(number, _parsed(line), text=line)
-
-
-def _is_document(line: bytes) -> bool:
-    return line.lstrip().startswith((b"{", b"[")) and not isinstance(_parsed(line), ConversionError)
 
 
 def _filled(lines: Iterable[bytes], start: int = 1) -> Iterator[tuple[int, bytes]]:
@@ -296,18 +293,14 @@ def _member(archive: ZipFile, member: ZipInfo) -> Any:
         return ConversionError(f"cannot be unpacked: {error}")
 
 
-def _from_protobuf(data: bytes) -> Any:
-    try:
-        return read_exports(data)
-    except ConversionError as error:
-        return error
-
-
 def _parsed(text: bytes) -> Any:
     """Parse a JSON document; return an error if that fails."""
     if not text.strip():
         return UnreadError("empty")
-    if _containers(text) > MAX_CONTAINERS:
+    containers = text.count(b"[") + text.count(b"{")  # at most
+    if containers > MAX_CONTAINERS:
+        containers = sum(1 for found in _OUTSIDE_TEXTS.finditer(text) if found[1])
+    if containers > MAX_CONTAINERS:
         return ConversionError(f"has more than {MAX_CONTAINERS:,} objects and lists")
     try:
         return json.loads(text, parse_constant=str)  # traces have no NaN
@@ -317,12 +310,6 @@ def _parsed(text: bytes) -> Any:
         return UnreadError("not JSON: no text in UTF-8; protobuf needs --from otlp")
     except ValueError as error:
         return UnreadError(f"not JSON: {error}")
-
-
-def _containers(text: bytes) -> int:
-    """Return an upper bound of the objects and lists in a JSON document; the exact number if it counts."""
-    count = text.count(b"[") + text.count(b"{")
-    return count if count <= MAX_CONTAINERS else sum(1 for _ in _OUTSIDE_TEXTS.finditer(text) if _[1])
 
 
 def read_domains(path: Path) -> dict[str, str]:

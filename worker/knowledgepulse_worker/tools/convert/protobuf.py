@@ -26,8 +26,9 @@ def read_exports(data: bytes) -> list[dict[str, Any]]:
         ConversionError: the data is neither.
         MissingExtraError: the protobuf packages are not installed.
     """
-    exports = list(_framed(data)) or [data]
-    return [_read(export) for export in exports]
+    with extra("otel"):
+        from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - JSON does not need it
+    return [MessageToDict(_parse(export)) for export in list(_framed(data)) or [data]]
 
 
 def split_export(data: bytes) -> Iterator[tuple[str, str, str, bytes]]:
@@ -89,13 +90,6 @@ def _framed(data: bytes) -> Iterator[bytes]:
     if position == len(data):
         for start, stop in pairwise([*starts, len(data) + _LENGTH]):
             yield data[start : stop - _LENGTH]
-
-
-def _read(export: bytes) -> dict[str, Any]:
-    with extra("otel"):
-        from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - JSON does not need it
-    document: dict[str, Any] = MessageToDict(_parse(export))
-    return document
 
 
 def _parse(export: bytes) -> Any:

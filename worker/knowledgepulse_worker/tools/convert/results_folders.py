@@ -94,12 +94,9 @@ def joined(name: str, lines: Iterable[bytes]) -> Iterable[bytes]:
     if result is None:
         return lines
     text = b"".join(lines)
-    try:
-        trajectory = json.loads(text)
-    except (ValueError, RecursionError):  # which the conversion tells
-        return [text]
+    trajectory = _parsed(text)
     if not isinstance(trajectory, dict):
-        return [text]
+        return [text]  # which the conversion tells
     return json.dumps({**trajectory, HARBOR_RESULT: result}, indent=0).encode().splitlines(keepends=True)
 
 

@@ -114,10 +114,6 @@ def _unpacked(
             raise InputError(f"{name}: not a whole compressed file: {error}") from error
 
 
-def _gzip(packed: IO[bytes]) -> GzipFile:
-    return GzipFile(fileobj=packed)
-
-
 @contextmanager
 def _zstandard(packed: IO[bytes]) -> Iterator[IO[bytes]]:
     """Unpack in another thread, through a pipe: cramjam unpacks at once, and a pipe makes it wait."""
@@ -182,7 +178,7 @@ def read_member(archive: ZipFile, member: ZipInfo) -> bytes:
 
 
 _COMPRESSED: dict[bytes, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {
-    b"\x1f\x8b": _gzip,
+    b"\x1f\x8b": lambda packed: GzipFile(fileobj=packed),
     b"\x28\xb5\x2f\xfd": _zstandard,  # Codex' older rollouts
     b"BZh": BZ2File,
     b"\xfd7zXZ\x00": LZMAFile,

@@ -6,14 +6,20 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.records.output_headers import trace_of
-from knowledgepulse_worker.tools.backends.backend import FAULTS, Backend, RunScore, batches, fault_text
+from knowledgepulse_worker.tools.backends.backend import (
+    FAULTS,
+    SCORES_TOGETHER,
+    Backend,
+    RunScore,
+    batches,
+    fault_text,
+)
 from knowledgepulse_worker.tools.backends.run_scores import read_scored, run_score
-from knowledgepulse_worker.tools.backends.send_scores import SCORES_TOGETHER
-from knowledgepulse_worker.tools.common.base64_headers import warn_if_base64_headers
 from knowledgepulse_worker.tools.common.retries import sleep_until_stopped
 from knowledgepulse_worker.tools.common.scored_records import read_scored_record
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
@@ -31,8 +37,10 @@ async def wait_for_backend(
     await sleep_until_stopped(seconds, stop)
 
 
-async def write_scores(backend: Backend, records: Sequence[Record], metrics: EvaluationMetrics) -> None:
-    """Write the scores of records, and return once the backend has taken or refused each of them.
+async def write_scores(
+    backend: Backend, metrics: EvaluationMetrics, records: Sequence[Record]
+) -> Sequence[OutputRecord]:
+    """Write the scores of records, until the backend has taken or refused each; nothing is to be published.
 
     Raises:
         SecurityError: the backend refuses the key.
@@ -54,14 +62,14 @@ async def write_scores(backend: Backend, records: Sequence[Record], metrics: Eva
                 printable(refusal.score.trace_id), printable(refusal.score.run),
                 "could not be sent" if refusal.is_fault else "refused", refusal.reason,
             )  # fmt: skip
+    return ()
 
 
 def _score_of(backend: Backend, record: Record, metrics: EvaluationMetrics) -> RunScore | None:
     """Return the score of a record for its run; count and name a record without one."""
     scored = read_scored_record(record)
     if scored is None:
-        metrics.results["foreign"].inc()
-        warn_if_base64_headers(record.topic, record.headers)
+        metrics.skip_foreign(record)
         return None
     details = {"policy": scored.policy, "source": scored.source}
     try:

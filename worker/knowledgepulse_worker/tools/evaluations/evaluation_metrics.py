@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.observe.metric_registry import CollectorRegistry, CommandMetrics, start_at_zero
+from knowledgepulse_worker.tools.common.base64_headers import warn_if_base64_headers
 
 RESULTS = ("sent", "refused", "failed", "without_span", "foreign")
 
@@ -24,6 +26,11 @@ class EvaluationMetrics(CommandMetrics):
         )
         self.lag = make.gauge("kp_evaluations_lag_records", "Outputs that were not read yet")
         self.results = start_at_zero(evaluations, RESULTS)
+
+    def skip_foreign(self, record: Record) -> None:
+        """Count a record that no worker wrote, and log what to change if it is a copy of one that did."""
+        self.results["foreign"].inc()
+        warn_if_base64_headers(record.topic, record.headers)
 
     def counts(self) -> dict[str, int]:
         """Return the number of outputs by result."""

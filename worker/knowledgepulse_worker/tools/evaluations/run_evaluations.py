@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -22,9 +22,7 @@ from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.records.output_headers import trace_of
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.backends.all_backends import connected
-from knowledgepulse_worker.tools.backends.backend import Backend
 from knowledgepulse_worker.tools.backends.backend_options import Destination
-from knowledgepulse_worker.tools.common.base64_headers import warn_if_base64_headers
 from knowledgepulse_worker.tools.common.group_program import group_program
 from knowledgepulse_worker.tools.common.retries import StoppedError
 from knowledgepulse_worker.tools.common.scored_records import read_scored_record
@@ -52,12 +50,15 @@ class Evaluations:
     topics: tuple[str, str]
     metrics: EvaluationMetrics
 
+    async def send(self, records: Sequence[Record]) -> list[OutputRecord]:
+        """Return the events and the spans of records, for the transaction."""
+        return [output for record in records for output in self.outputs(record)]
+
     def outputs(self, record: Record) -> list[OutputRecord]:
         """Return the event and the span of a record; nothing if the record is skipped. Count either."""
         scored = read_scored_record(record)
         if scored is None:
-            self.metrics.results["foreign"].inc()
-            warn_if_base64_headers(record.topic, record.headers)
+            self.metrics.skip_foreign(record)
             return []
         span = span_of(trace_of(record))
         if span is None:
@@ -126,44 +127,34 @@ async def run_evaluations(
         target = " and ".join(targets) if destination is None else destination.name
         logger.info("sending the scores of %s to %s", " and ".join(names), target)
         if destination is None:
-            await send_evaluations(evaluations, session, stop)
+            await send_scores(evaluations.send, metrics, session, stop)
         else:
             wait = partial(wait_for_backend, metrics, stop)
             async with connected(*destination, patience=None, wait=wait) as backend:
-                await send_scores(backend, metrics, session, stop)
+                await send_scores(partial(write_scores, backend, metrics), metrics, session, stop)
     return metrics.counts()
 
 
 async def send_scores(
-    backend: Backend,
+    send: Callable[[Sequence[Record]], Awaitable[Sequence[OutputRecord]]],
     metrics: EvaluationMetrics,
     session: Session,
     stop: asyncio.Event,
 ) -> None:
-    """Write the scores of each batch into a backend, and then commit the positions, until told to stop.
+    """Send the scores of each batch, and commit its positions, until told to stop.
 
-    A crash in between writes them again, each in its own place.
-    """
-    with suppress(StoppedError):
-        while not stop.is_set():
-            if records := await session.poll():
-                await write_scores(backend, records, metrics)
-                await commit_repeatedly(session, [], positions_after(records))
-            metrics.lag.set(await session.lag())
-
-
-async def send_evaluations(
-    evaluations: Evaluations,
-    session: Session,
-    stop: asyncio.Event,
-) -> None:
-    """Send the evaluations of each batch in one transaction, until told to stop.
+    Args:
+        send: sends scores, and returns what is to be published in the transaction with the positions. After a
+            crash, what it has sent is sent again.
+        metrics: show the lag.
+        session: reads the scored traces.
+        stop: is set when the command is to stop.
 
     Raises:
         RefusedError: a broker rejected an event or a span.
     """
-    while not stop.is_set():
-        if records := await session.poll():
-            outputs = [output for record in records for output in evaluations.outputs(record)]
-            await commit_repeatedly(session, outputs, positions_after(records))
-        evaluations.metrics.lag.set(await session.lag())
+    with suppress(StoppedError):
+        while not stop.is_set():
+            if records := await session.poll():
+                await commit_repeatedly(session, await send(records), positions_after(records))
+            metrics.lag.set(await session.lag())

@@ -50,9 +50,7 @@ def pull(tmp_path):
             with PullState(tmp_path / "state", fake.name) as state:
                 output = FileOutput(file, state.interrupted(file_name(file)))
                 state.begin(output.name, output.mark)
-                pulling = Pull(
-                    backend, state, PullRules(Options(), **rules), ConversionReport(), print, lambda: now
-                )
+                pulling = Pull(backend, state, PullRules(Options(), **rules), ConversionReport(), print, now)
                 pages = 0
                 async for page in pulling.pages():
 

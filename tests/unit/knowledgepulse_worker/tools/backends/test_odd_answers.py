@@ -74,7 +74,7 @@ async def pulled(backend, state=None):
     traces, told = [], []
     state = state or PullState(None, "x")
     pulling = Pull(
-        backend, state, PullRules(Options()), ConversionReport(), lambda *said: told.append(said), lambda: NOW
+        backend, state, PullRules(Options()), ConversionReport(), lambda *said: told.append(said), NOW
     )
     async for page in pulling.pages():
         traces += [trace.task.objective for trace in page.traces]
@@ -391,7 +391,7 @@ async def test_one_producer_s_traces_keep_no_other_s_score_from_a_backend(fake, 
         scored(fake, 0, second, "2026-01-31T12:00:00Z"),
     ]
     async with fake.served() as url, backend_of(fake, url, patience=None) as backend:
-        await write_scores(backend, records, metrics)
+        await write_scores(backend, metrics, records)
     counts = metrics.counts()
     assert {run: len(scores) for run, scores in fake.scores.items()} == {first: 3, second: 1}
     assert (counts["sent"], counts["failed"]) == (4, 1)
@@ -414,7 +414,7 @@ async def test_a_run_of_another_backend_or_project_gets_no_score(fake, named):
     fake.runs, metrics = [AgentRun(0)], EvaluationMetrics(CollectorRegistry())
     record = scored(fake, 0, fake.run_id(fake.runs[0]), "2026-01-31T12:00:00Z", **named)
     async with fake.served() as url, backend_of(fake, url) as backend:
-        await write_scores(backend, [record], metrics)
+        await write_scores(backend, metrics, [record])
     assert (fake.scores, metrics.counts()["without_span"]) == ({}, 1)
 
 

@@ -49,7 +49,7 @@ async def test_each_run_gets_its_score_however_often_it_is_sent(metrics, monkeyp
     ]
     async with fake.served() as url, connected("phoenix", url, "default") as backend:
         for _ in range(2):
-            await write_scores(backend, records, metrics)
+            await write_scores(backend, metrics, records)
     assert {run: len(scores) for run, scores in fake.scores.items()} == {run.id: 1 for run in fake.runs}
     ((value, label, _, details),) = fake.scores[fake.runs[0].id].values()
     assert (label, details["kp.source"], details["kp.policy"]) == (

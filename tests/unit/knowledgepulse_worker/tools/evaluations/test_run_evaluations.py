@@ -15,7 +15,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.tools.common import base64_headers
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
-from knowledgepulse_worker.tools.evaluations.run_evaluations import Evaluations, send_evaluations
+from knowledgepulse_worker.tools.evaluations.run_evaluations import Evaluations, send_scores
 from support.otlp import logs_of, spans_of
 from support.scored import copied_by_connect, dead_letter, published
 
@@ -91,7 +91,7 @@ async def test_a_batch_is_committed_with_its_positions_and_again_after_a_quota(s
     stop, record = asyncio.Event(), scored(4)
     session = ASession([record], stop, Throttled("a quota"), Committed([0]))
 
-    await send_evaluations(Evaluations("kp", ("logs", "spans"), metrics), session, stop)
+    await send_scores(Evaluations("kp", ("logs", "spans"), metrics).send, metrics, session, stop)
 
     after = {(record.topic, record.partition): Position(record.offset + 1)}
     assert session.committed == 2 * [(2, after)]
@@ -102,4 +102,4 @@ async def test_an_event_that_a_broker_refuses_ends_the_command(scored, metrics):
     session = ASession([scored(4)], stop, Refused(error))
 
     with pytest.raises(RefusedError):
-        await send_evaluations(Evaluations("kp", ("logs", "spans"), metrics), session, stop)
+        await send_scores(Evaluations("kp", ("logs", "spans"), metrics).send, metrics, session, stop)

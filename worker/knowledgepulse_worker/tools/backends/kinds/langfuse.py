@@ -22,14 +22,12 @@ from knowledgepulse_worker.tools.backends.backend import (
     RunContent,
     RunListing,
     RunScore,
-    ScoreRefusal,
     iso_of,
     milliseconds_at,
     outcome_of,
 )
 from knowledgepulse_worker.tools.backends.backend_client import BackendClient, BackendRefusal, basic_header
 from knowledgepulse_worker.tools.backends.pages import Page, all_pages, listings_of, row_of, whole
-from knowledgepulse_worker.tools.backends.send_scores import send_together
 
 _OBSERVATIONS = "/api/public/v2/observations"
 _PAGE = 1000
@@ -79,6 +77,7 @@ class Langfuse(Backend):
         key="public:secret",
     )
     variables = (("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY"),)
+    writes_together = True
 
     def __init__(self, client: BackendClient, project: str) -> None:
         if project != "default":
@@ -104,9 +103,7 @@ class Langfuse(Backend):
 
     async def read(self, listings: Sequence[RunListing]) -> list[RunContent]:
         """Return the content of a trace; see :class:`Backend`."""
-        return [await self._read(listing) for listing in listings]
-
-    async def _read(self, listing: RunListing) -> RunContent:
+        (listing,) = listings
         query = [("fields", _FIELDS), ("traceId", listing.id)]
         document = await whole(self._client, self._pages(_OBSERVATIONS, query, _PAGE))
         observations = [row_of(row, _Observation) for row in document]
@@ -117,7 +114,7 @@ class Langfuse(Backend):
         has_ended = bool(roots) and all(root.end_time for root in roots)
         last_ms = max(ends, default=listing.started_ms)
         outcome = outcome_of(await self._judgements(listing.id))
-        return RunContent(listing, document, "langfuse", has_ended, last_ms, outcome)
+        return [RunContent(listing, document, "langfuse", has_ended, last_ms, outcome)]
 
     async def _judgements(self, run: str) -> dict[str, Any]:
         """Return the values of the trace's scores, by name."""
@@ -137,12 +134,21 @@ class Langfuse(Backend):
 
         return all_pages(f"{self.url}: GET {path}", ask, limit)
 
-    async def send(self, scores: Sequence[RunScore]) -> list[ScoreRefusal]:
-        """Write scores in one request, or one by one if it refuses some; see :class:`Backend`."""
-        return await send_together(scores, self._send)
-
-    async def _send(self, scores: Sequence[RunScore]) -> None:
-        content = [_score(score) for score in scores]
+    async def write(self, scores: Sequence[RunScore]) -> None:
+        """Write scores in one request; see :class:`Backend`."""
+        content = [
+            {
+                "id": score.uuid,  # a score with the same id and time is replaced
+                "timestamp": _utc(score.time_ms),
+                "traceId": score.run,
+                "name": SCORE,
+                "value": score.value,
+                "dataType": "NUMERIC",
+                "comment": f"{score.label}: {score.explanation}",
+                "metadata": {"label": score.label, **score.details},
+            }
+            for score in scores
+        ]
         answer = await self._client.send("POST", "/api/public/scores", _Result, content=content)
         if answer.rejected:
             reason = "; ".join(printable(str(problem.message)) for problem in answer.errors)
@@ -160,19 +166,6 @@ class Langfuse(Backend):
 def _utc(milliseconds: int) -> str:
     """Return a time as Langfuse's own clients write it."""
     return iso_of(milliseconds).replace("+00:00", "Z")
-
-
-def _score(score: RunScore) -> dict[str, Any]:
-    return {
-        "id": score.uuid,  # a score with the same id and time is replaced
-        "timestamp": _utc(score.time_ms),
-        "traceId": score.run,
-        "name": SCORE,
-        "value": score.value,
-        "dataType": "NUMERIC",
-        "comment": f"{score.label}: {score.explanation}",
-        "metadata": {"label": score.label, **score.details},
-    }
 
 
 BACKEND = Langfuse

@@ -21,13 +21,11 @@ from knowledgepulse_worker.tools.backends.backend import (
     RunContent,
     RunListing,
     RunScore,
-    ScoreRefusal,
     iso_of,
     milliseconds_at,
 )
 from knowledgepulse_worker.tools.backends.backend_client import BackendClient, BackendRefusal, key_header
 from knowledgepulse_worker.tools.backends.pages import Page, all_pages, listings_of, row_of, whole
-from knowledgepulse_worker.tools.backends.send_scores import send_each
 
 _PAGE_RUNS = 100
 _LISTED = ["id", "trace_id", "start_time"]
@@ -102,15 +100,13 @@ class LangSmith(Backend):
 
     async def read(self, listings: Sequence[RunListing]) -> list[RunContent]:
         """Return the content of a trace; see :class:`Backend`. Its feedback states the outcome."""
-        return [await self._read(listing) for listing in listings]
-
-    async def _read(self, listing: RunListing) -> RunContent:
+        (listing,) = listings
         document = await whole(self._client, self._pages({"trace": listing.id, "select": _READ}))
         runs = [row_of(row, _Run) for row in document]
         ends = [milliseconds_at(run.end_time) for run in runs if run.end_time]
         roots = [run for run in runs if not run.parent_run_id]
         has_ended = bool(roots) and all(run.end_time for run in roots)
-        return RunContent(listing, document, "langsmith", has_ended, max(ends, default=listing.started_ms))
+        return [RunContent(listing, document, "langsmith", has_ended, max(ends, default=listing.started_ms))]
 
     def _pages(self, content: dict[str, Any]) -> AsyncIterator[list[Any]]:
         async def ask(cursor: str | None, limit: int) -> Page:
@@ -131,27 +127,21 @@ class LangSmith(Backend):
             self._session = sessions[0].id
         return self._session
 
-    async def send(self, scores: Sequence[RunScore]) -> list[ScoreRefusal]:
-        """Write a feedback for each score, in the place of an earlier one; see :class:`Backend`."""
-        return await send_each(scores, self._send)
-
-    async def _send(self, score: RunScore) -> None:
+    async def write(self, scores: Sequence[RunScore]) -> None:
+        """Write the feedback for a score, in the place of an earlier one; see :class:`Backend`."""
+        (score,) = scores
         said = {"score": round(score.value, 4), "value": score.label, "comment": score.explanation}
+        feedback = {
+            "id": score.uuid,
+            "run_id": score.run,
+            "trace_id": score.run,
+            "session_id": await self._session_id(),
+            "key": SCORE,
+            **said,
+            "feedback_source": {"type": "api", "metadata": dict(score.details)},
+        }
         try:
-            await self._client.send(
-                "POST",
-                "/feedback",
-                dict[str, Any],
-                content={
-                    "id": score.uuid,
-                    "run_id": score.run,
-                    "trace_id": score.run,
-                    "session_id": await self._session_id(),
-                    "key": SCORE,
-                    **said,
-                    "feedback_source": {"type": "api", "metadata": dict(score.details)},
-                },
-            )
+            await self._client.send("POST", "/feedback", dict[str, Any], content=feedback)
         except BackendRefusal as refused:
             if refused.status != HTTPStatus.CONFLICT:
                 raise

@@ -21,7 +21,6 @@ from knowledgepulse_worker.tools.backends.backend import (
     RunContent,
     RunListing,
     RunScore,
-    ScoreRefusal,
     outcome_of,
 )
 from knowledgepulse_worker.tools.backends.backend_client import (
@@ -38,7 +37,6 @@ from knowledgepulse_worker.tools.backends.otlp_spans import (
     times_of,
 )
 from knowledgepulse_worker.tools.backends.pages import Page, all_pages, listings_of, row_of
-from knowledgepulse_worker.tools.backends.send_scores import send_each
 
 _API = "/api/3.0/mlflow"
 _PAGE_TRACES = 100
@@ -145,32 +143,45 @@ class MLflow(Backend):
         query = [("trace_ids", listing.id) for listing in listings]
         rows = (await self._client.get(f"{_API}/traces/batchGet", _Page, query)).traces
         by_id = {trace.trace_info.trace_id: trace for trace in (row_of(row, _Trace) for row in rows)}
-        return [_content(listing, by_id.get(listing.id, _Trace(_Info()))) for listing in listings]
+        contents = []
+        for listing in listings:
+            trace = by_id.get(listing.id, _Trace(_Info()))
+            spans = [span_of(row) for row in trace.spans]
+            times = times_of(spans, listing.started_ms)
+            document = otlp_document(
+                [_as_recorded(row, span.attributes) for row, span in zip(trace.spans, spans, strict=True)]
+            )
+            has_ended = times.has_ended and trace.trace_info.state != "IN_PROGRESS"
+            outcome = outcome_of(_judgements(trace.trace_info.assessments))
+            contents.append(RunContent(listing, document, "otlp", has_ended, times.last_ms, outcome))
+        return contents
 
-    async def send(self, scores: Sequence[RunScore]) -> list[ScoreRefusal]:
-        """Write an assessment for each score, in the place of an earlier one; see :class:`Backend`."""
-        return await send_each(scores, self._send)
-
-    async def _send(self, score: RunScore) -> None:
+    async def write(self, scores: Sequence[RunScore]) -> None:
+        """Write the assessment for a score, in the place of an earlier one; see :class:`Backend`."""
+        (score,) = scores
         path = f"{_API}/traces/{quote(score.run, safe='')}"
         info = (await self._client.get(path, _Answer)).trace.trace_info
         await self._require_own(info)
-        assessment = _assessment(score)
+        said = {
+            "feedback": {"value": score.value},
+            "rationale": f"{score.label}: {score.explanation}",
+            "metadata": {"kp.trace": score.trace_id, "kp.label": score.label, **score.details},
+        }
+        source = {"source_type": "CODE", "source_id": "knowledgepulse-worker"}
+        content: dict[str, Any] = {"assessment": {"assessment_name": SCORE, "source": source, **said}}
         for known in info.assessments:
             match known:
-                case {"assessment_name": name, "assessment_id": str(place), "metadata": {"kp.trace": trace}}:
-                    if (name, trace) == (SCORE, score.trace_id):
-                        await self._replace(f"{path}/assessments/{quote(place, safe='')}", known, assessment)
-                        return
-        content = {"assessment": assessment}
+                case {
+                    "assessment_name": name,
+                    "assessment_id": str(assessment),
+                    "metadata": {"kp.trace": trace},
+                } if (name, trace) == (SCORE, score.trace_id):
+                    if any(known.get(member) != value for member, value in said.items()):
+                        content["update_mask"] = ",".join(said)
+                        place = f"{path}/assessments/{quote(assessment, safe='')}"
+                        await self._client.send("PATCH", place, dict[str, Any], content=content)
+                    return
         await self._client.send("POST", f"{path}/assessments", dict[str, Any], content=content)
-
-    async def _replace(self, path: str, known: dict[str, Any], assessment: dict[str, Any]) -> None:
-        """Replace an assessment, unless it says the same."""
-        members = ("feedback", "rationale", "metadata")
-        if any(known.get(name) != assessment[name] for name in members):
-            changed = {"assessment": assessment, "update_mask": ",".join(members)}
-            await self._client.send("PATCH", path, dict[str, Any], content=changed)
 
     async def _require_own(self, info: _Info) -> None:
         """Refuse a run of another experiment, which a producer may name."""
@@ -194,17 +205,6 @@ class MLflow(Backend):
         return f"tr-{trace_id}"
 
 
-def _content(listing: RunListing, trace: _Trace) -> RunContent:
-    spans = [span_of(row) for row in trace.spans]
-    times = times_of(spans, listing.started_ms)
-    document = otlp_document(
-        [_as_recorded(row, span.attributes) for row, span in zip(trace.spans, spans, strict=True)]
-    )
-    has_ended = times.has_ended and trace.trace_info.state != "IN_PROGRESS"
-    outcome = outcome_of(_judgements(trace.trace_info.assessments))
-    return RunContent(listing, document, "otlp", has_ended, times.last_ms, outcome)
-
-
 def _judgements(assessments: list[Any]) -> dict[str, Any]:
     """Return the values of feedback by name."""
     found = {}
@@ -215,33 +215,22 @@ def _judgements(assessments: list[Any]) -> dict[str, Any]:
     return found
 
 
-def _assessment(score: RunScore) -> dict[str, Any]:
-    return {
-        "assessment_name": SCORE,
-        "source": {"source_type": "CODE", "source_id": "knowledgepulse-worker"},
-        "feedback": {"value": score.value},
-        "rationale": f"{score.label}: {score.explanation}",
-        "metadata": {"kp.trace": score.trace_id, "kp.label": score.label, **score.details},
-    }
-
-
 def _as_recorded(row: dict[str, Any], attributes: list[Attribute]) -> dict[str, Any]:
     """Return a span with the attributes that were recorded.
 
-    MLflow parses those that are JSON, and repeats those of other instrumentations as its own.
+    MLflow parses those that are JSON, which the Vercel AI SDK records as texts, and repeats those of other
+    instrumentations as its own.
     """
     if not any(attribute.key.startswith(_CONVENTIONS) for attribute in attributes):
         return row
-    kept = [_as_text(attribute) for attribute in attributes if not attribute.key.startswith(_OWN)]
+    kept = []
+    for attribute in attributes:
+        key, value = attribute.key, attribute.value
+        if key.startswith("ai.") and key not in _LISTS and value.keys() & {"array_value", "kvlist_value"}:
+            value = {"string_value": json.dumps(plain_value(value), ensure_ascii=False)}
+        if not key.startswith(_OWN):
+            kept.append({"key": key, "value": value})
     return {**row, "attributes": kept}
-
-
-def _as_text(attribute: Attribute) -> dict[str, Any]:
-    """Return an attribute of the Vercel AI SDK as JSON, as it was recorded, and others as they are."""
-    key, value = attribute.key, attribute.value
-    if key.startswith("ai.") and key not in _LISTS and value.keys() & {"array_value", "kvlist_value"}:
-        value = {"string_value": json.dumps(plain_value(value), ensure_ascii=False)}
-    return {"key": key, "value": value}
 
 
 BACKEND = MLflow

@@ -23,7 +23,6 @@ from knowledgepulse_worker.tools.backends.backend import (
     RunContent,
     RunListing,
     RunScore,
-    ScoreRefusal,
     iso_of,
     outcome_of,
 )
@@ -36,7 +35,6 @@ from knowledgepulse_worker.tools.backends.otlp_spans import (
     times_of,
 )
 from knowledgepulse_worker.tools.backends.pages import Page, all_pages, listings_of, whole
-from knowledgepulse_worker.tools.backends.send_scores import send_together
 
 _PAGE_TRACES = 100
 _PAGE_SPANS = 1000
@@ -74,6 +72,7 @@ class Phoenix(Backend):
     words = BackendWords("Phoenix", "https://arize.com/docs/phoenix", "trace annotation")
     variables = (("PHOENIX_API_KEY",),)
     together = 20
+    writes_together = True
 
     def __init__(self, client: BackendClient, project: str) -> None:
         super().__init__(client, project)
@@ -130,12 +129,20 @@ class Phoenix(Backend):
 
         return all_pages(f"{self.url}: GET {path}", ask, limit)
 
-    async def send(self, scores: Sequence[RunScore]) -> list[ScoreRefusal]:
-        """Write annotations in one request, or one by one if it is refused; see :class:`Backend`."""
-        return await send_together(scores, self._send)
-
-    async def _send(self, scores: Sequence[RunScore]) -> None:
-        content = {"data": [_annotation(score) for score in scores]}
+    async def write(self, scores: Sequence[RunScore]) -> None:
+        """Write annotations in one request; see :class:`Backend`."""
+        annotations = [
+            {
+                "name": SCORE,
+                "annotator_kind": "CODE",
+                "result": {"score": score.value, "label": score.label, "explanation": score.explanation},
+                "metadata": dict(score.details),
+                "identifier": score.trace_id,  # an annotation with the same name and identifier is replaced
+                "trace_id": score.run,
+            }
+            for score in scores
+        ]
+        content = {"data": annotations}
         await self._client.send("POST", "/v1/trace_annotations", _Page, [("sync", "true")], content)
 
     def link(self, run: str) -> str | None:
@@ -145,17 +152,6 @@ class Phoenix(Backend):
     def run_of(self, trace_id: str) -> str | None:
         """Return the OpenTelemetry trace id; see :class:`Backend`."""
         return trace_id
-
-
-def _annotation(score: RunScore) -> dict[str, Any]:
-    return {
-        "name": SCORE,
-        "annotator_kind": "CODE",
-        "result": {"score": score.value, "label": score.label, "explanation": score.explanation},
-        "metadata": dict(score.details),
-        "identifier": score.trace_id,  # an annotation with the same name and identifier is replaced
-        "trace_id": score.run,
-    }
 
 
 def _as_recorded(row: dict[str, Any], span: Span) -> dict[str, Any]:
