@@ -45,7 +45,7 @@ async def test_each_transaction_is_written_down_with_its_records(make_harness, r
     assignment = harness.assignment()
     for record in (raw(0), raw(1), raw(0, partition=2)):
         await assignment.tasks[record.partition].take(record)
-    await harness.until(lambda: sum(len(lane.complete()) for lane in assignment.lanes) == 3)
+    await harness.until(lambda: sum(len(lane.uncommitted.complete()) for lane in assignment.lanes) == 3)
 
     await commit(assignment, harness.publisher.publish)
     await commit(assignment, harness.publisher.publish)  # nothing is left

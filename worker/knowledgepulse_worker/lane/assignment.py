@@ -134,7 +134,9 @@ class Assignment:
         services = self._services
         following = settle(prepared, outcome, services.replacements, services.metrics)
         if isinstance(outcome, Committed):
-            self._note_duration(len(prepared.shares), time.monotonic() - prepared.began)
+            if (partitions := len(prepared.shares)) >= LEAST_PARTITIONS:
+                within = partitions * LONGEST_TRANSACTION / (time.monotonic() - prepared.began)
+                self._most = max(LEAST_PARTITIONS, int(within))
             now = time.time()
             for partition, position in prepared.positions.items():
                 self.tasks[partition].committed = position.offset
@@ -143,11 +145,6 @@ class Assignment:
         elif isinstance(outcome, Rebalanced):
             self.close()  # otherwise, every further transaction would be aborted, too
         return following
-
-    def _note_duration(self, partitions: int, seconds: float) -> None:
-        if partitions >= LEAST_PARTITIONS:
-            within = partitions * LONGEST_TRANSACTION / seconds
-            self._most = max(LEAST_PARTITIONS, int(within))
 
     def refresh_gauges(self) -> None:
         """Refresh the gauges before a scrape."""

@@ -14,7 +14,7 @@ but half of them follow, until a single record is refused.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -22,7 +22,7 @@ from typing import Self
 
 from knowledgepulse_kafka.commit_outcome import CommitOutcome, Committed, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.errors import Refusal
-from knowledgepulse_kafka.records import OutputRecord, Position, RawRecord
+from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_worker.lane.lane import Lane
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.stages import Completed
@@ -45,7 +45,8 @@ class _Share:
 
     @classmethod
     def of(cls, lane: Lane, complete: Sequence[Completed]) -> Self:
-        ledger, position = lane.ledger, _position_after(complete[-1].scored.record)
+        ledger, record = lane.ledger, complete[-1].scored.record
+        position = Position(record.offset + 1, record.topic_id, record.leader_epoch)
         scores = ledger.scores_records(complete)
         return cls(lane, complete, ledger.tombstones(), scores, position, ledger.position_record(position))
 
@@ -53,16 +54,6 @@ class _Share:
     def records(self) -> list[OutputRecord]:
         outcomes = (record for completed in self.complete for record in completed.records())
         return [*self.tombstones, *outcomes, *self.scores, self.position_record]
-
-    def committed(self, written: Iterable[tuple[OutputRecord, int]]) -> None:
-        """Tell the lane, given the records with their offsets."""
-        changelog = self.lane.ledger.topic
-        kept = [(offset, record) for record, offset in written if record.topic == changelog]
-        self.lane.committed(self.complete, kept)
-
-
-def _position_after(record: RawRecord) -> Position:
-    return Position(record.offset + 1, record.topic_id, record.leader_epoch)
 
 
 @dataclass(frozen=True)
@@ -101,14 +92,18 @@ class Prepared:
         """
         shares, together = _replace(self.shares, refusals, replacements)
         if together and self.is_throttled and sum(len(share.complete) for share in shares) > 1:
-            return replace(self, shares=[_half(shares, together[0])])
+            share = next(share for share in shares if any(record is together[0] for record in share.records))
+            half = _Share.of(share.lane, share.complete[: (len(share.complete) + 1) // 2])
+            return replace(self, shares=[half])
         return replace(self, shares=shares, alone=[*self.alone, *together])
 
     def committed(self, offsets: Sequence[int]) -> None:
         """Tell the lanes what is committed, and where the changelog has it, given the records' offsets."""
         written = iter([*zip(self.records, offsets, strict=True)])
         for share in self.shares:
-            share.committed(islice(written, len(share.records)))
+            changelog, own = share.lane.ledger.topic, islice(written, len(share.records))
+            kept = [(offset, record) for record, offset in own if record.topic == changelog]
+            share.lane.committed(share.complete, kept)
 
 
 def prepare(lanes: Sequence[Lane], *, most: int | None = None, is_throttled: bool = False) -> Prepared | None:
@@ -119,7 +114,7 @@ def prepare(lanes: Sequence[Lane], *, most: int | None = None, is_throttled: boo
         most: the largest number of lanes, of which those whose records are scored longest come first.
         is_throttled: whether to commit only the records that are scored longest.
     """
-    ready = [(lane, complete) for lane in lanes if (complete := lane.complete())]
+    ready = [(lane, complete) for lane in lanes if (complete := lane.uncommitted.complete())]
     if not ready:
         return None
     leaves_out = most is not None and len(ready) > most
@@ -177,12 +172,6 @@ def _longest(ready: Sequence[tuple[Lane, list[Completed]]]) -> list[tuple[Lane, 
         if size > THROTTLED_BYTES:
             break
     return chosen
-
-
-def _half(shares: Sequence[_Share], refused: OutputRecord) -> _Share:
-    """Return the first half of the share with a refused record."""
-    share = next(share for share in shares if any(record is refused for record in share.records))
-    return _Share.of(share.lane, share.complete[: (len(share.complete) + 1) // 2])
 
 
 def _replace(

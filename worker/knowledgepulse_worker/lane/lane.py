@@ -235,7 +235,9 @@ class Lane:
         """Score the records whose predecessors are scored and whose embedding is there."""
         with self._failing():
             while self._waiting and self._waiting[0].is_ready:
-                for taken in self._next_ready():
+                ready = [*islice(takewhile(attrgetter("is_ready"), self._waiting), LOOK_UPS)]
+                self._scorer.expect(ready)
+                for taken in ready:
                     self._complete(taken)
                     self._waiting.popleft()
                     self._changed.set()
@@ -250,14 +252,6 @@ class Lane:
             self._services.quarantine.close(blames_records=True)
             self._stop()
             self._on_failure(error)
-
-    def _next_ready(self) -> list[TakenRecord]:
-        """Return the next records to score, of which there is at least one; several are looked up at once."""
-        if len(self._waiting) == 1:
-            return [self._waiting[0]]
-        ready = [*islice(takewhile(attrgetter("is_ready"), self._waiting), LOOK_UPS)]
-        self._scorer.expect(ready)
-        return ready
 
     async def wait_scored(self) -> None:
         """Wait until everything taken is scored, or the lane closes."""
@@ -303,10 +297,6 @@ class Lane:
     def waits_for_commit(self) -> bool:
         """Whether the oldest record that is not committed is complete."""
         return self.uncommitted.begins_complete
-
-    def complete(self) -> list[Completed]:
-        """Return the records to commit next, in order, up to one whose redacted copy is missing."""
-        return self.uncommitted.complete()
 
     def committed(self, batch: Sequence[Completed], written: Iterable[tuple[int, OutputRecord]]) -> None:
         """Finish the first records, which a transaction has committed; do nothing once closed.

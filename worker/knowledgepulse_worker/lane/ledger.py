@@ -14,7 +14,7 @@ embedder, when there are no entries.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Literal
@@ -24,7 +24,6 @@ from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.records.ledger_records import (
     POSITION_KEY,
     SCORES_PREFIX,
-    DomainScores,
     Entry,
     decode_entry,
     decode_position,
@@ -175,18 +174,17 @@ def _valid_entries(
     entries = dict(sorted(decoded, key=lambda item: item[1].offset))
     reason: CutReason | None = None
 
-    def cut(why: CutReason | None, invalid: Collection[bytes]) -> None:
+    def cut(why: CutReason | None, invalid: Callable[[Entry], bool]) -> None:
         nonlocal reason
-        if invalid:
+        for key in [key for key, entry in entries.items() if invalid(entry)]:
             reason = why or reason
-        for key in invalid:
             del entries[key]
 
-    if any(_is_of_other_topic(entry, topic_id) for entry in entries.values()):
-        cut("recreated", {key for key, entry in entries.items() if entry.topic_id != topic_id})
-    cut("rewind", {key for key, entry in entries.items() if entry.offset >= next_offset})
-    cut(None, {key for key, entry in entries.items() if entry.vector is None})  # of an earlier release
-    cut("model", {key for key, entry in entries.items() if not _fits(entry, model, dimensions)})
+    if topic_id and any(entry.topic_id not in (b"", topic_id) for entry in entries.values()):
+        cut("recreated", lambda entry: entry.topic_id != topic_id)
+    cut("rewind", lambda entry: entry.offset >= next_offset)
+    cut(None, lambda entry: entry.vector is None)  # of an earlier release
+    cut("model", lambda entry: entry.model != model or len(entry.vector or b"") != 4 * dimensions)
     return entries, reason
 
 
@@ -198,28 +196,15 @@ def _valid_scores(
     cut: dict[bytes, CutReason] = {}
     kept = ((key, decode_scores(value)) for key, value in scores.items())
     for key, stored in sorted(kept, key=lambda item: item[1].offset):
-        if (why := _cut_of_scores(stored, next_offset, topic_id, model)) is None:
-            valid[scores_domain(key)] = stored.last
+        if topic_id and stored.topic_id not in (b"", topic_id):
+            cut[key] = "recreated"
+        elif stored.offset >= next_offset:
+            cut[key] = "rewind"
+        elif stored.model != model:
+            cut[key] = "model"
         else:
-            cut[key] = why
+            valid[scores_domain(key)] = stored.last
     return valid, cut
-
-
-def _cut_of_scores(scores: DomainScores, next_offset: int, topic_id: bytes, model: str) -> CutReason | None:
-    """Return why the last scores of a domain are not those before a lane's first record."""
-    if topic_id and scores.topic_id not in (b"", topic_id):
-        return "recreated"
-    if scores.offset >= next_offset:
-        return "rewind"
-    return None if scores.model == model else "model"
-
-
-def _is_of_other_topic(entry: Entry, topic_id: bytes) -> bool:
-    return bool(topic_id) and entry.topic_id not in (b"", topic_id)
-
-
-def _fits(entry: Entry, model: str, dimensions: int) -> bool:
-    return entry.model == model and len(entry.vector or b"") == 4 * dimensions
 
 
 @dataclass

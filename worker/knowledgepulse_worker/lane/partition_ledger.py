@@ -139,19 +139,14 @@ class PartitionLedger:
         """Take note of the records that a transaction has committed, with their offsets."""
         self._obsolete.clear()
         for offset, record in written:
-            self._note_lost_entries(offset)
+            if self._changelog.end is not None and offset < self._changelog.end:
+                logger.warning(
+                    "partition %d: %s was created again, or has lost its end: once this worker ends, records "
+                    "are compared only with those from now on",
+                    *(self._first.partition, self.topic),
+                )
+                self._metrics.cache_reset("lost")
             self._changelog.committed(offset, record.key or b"", record.value)
-
-    def _note_lost_entries(self, offset: int) -> None:
-        """Log and count a changelog that lacks the entries before: it takes a record at an offset it had."""
-        if self._changelog.end is None or offset >= self._changelog.end:
-            return
-        logger.warning(
-            "partition %d: %s was created again, or has lost its end: once this worker ends, records are "
-            "compared only with those from now on",
-            *(self._first.partition, self.topic),
-        )
-        self._metrics.cache_reset("lost")
 
     def _record(self, key: bytes, value: bytes | None) -> OutputRecord:
         return OutputRecord(

@@ -211,28 +211,22 @@ class PartitionTask:
     async def take(self, record: RawRecord) -> None:
         """Take a record when it is its turn, and once the lane has room; ignore it once closed."""
         async with self._scheduler.turn(self, record) as alone:
-            if not self._scheduler.is_over:
-                await self._take(record, alone=alone)
-
-    async def _take(self, record: RawRecord, *, alone: bool) -> None:
-        lane = self.lane
-        if lane is not None and not self._continues(lane, record):
-            logger.warning(
-                "partition %d: position moved back from offset %d to %d",
-                self.partition,
-                lane.taken,
-                record.offset,
-            )
-            await lane.wait_idle()
+            lane = self.lane
+            if lane is not None and not self._continues(lane, record):
+                logger.warning(
+                    "partition %d: position moved back from offset %d to %d",
+                    *(self.partition, lane.taken, record.offset),
+                )
+                await lane.wait_idle()
+                lane = None
             if self._scheduler.is_over:
                 return
-            lane = None
-        if lane is None:
-            self.lane = lane = self._new_lane(record)
-            self.committed = record.offset
-            await lane.ledger.open()
-        blocked = await lane.take(record, alone=alone)
-        await self._scheduler.let_others_work(record, blocked)
+            if lane is None:
+                self.lane = lane = self._new_lane(record)
+                self.committed = record.offset
+                await lane.ledger.open()
+            blocked = await lane.take(record, alone=alone)
+            await self._scheduler.let_others_work(record, blocked)
 
     def close(self) -> None:
         """Stop at once; the partition's next owner reads what is not committed."""

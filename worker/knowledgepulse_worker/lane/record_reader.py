@@ -53,8 +53,16 @@ class RecordReader:
 
     def read(self, record: RawRecord, taken_at: float) -> TakenRecord:
         """Decode a record, unless it can only become a dead letter."""
-        if failure := self._obstacle(record):
-            return UndecodableRecord(record, taken_at, failure)
+        if self._condemns and self._quarantine.is_dead_letter(record.location):
+            logger.error(
+                "%s: dead-lettered as poison: it killed %d workers in a row",
+                *(record.source, self._limits.poison_attempts),
+            )
+            return UndecodableRecord(record, taken_at, self._poison_failure())
+        try:
+            check_readable(record)
+        except InvalidRecordError as error:
+            return UndecodableRecord(record, taken_at, bounded_failure(error.reason, error))
         started = time.monotonic()
         try:
             decoded = decode_scorable(record.value, self._limits.trace_bytes, self._unwrap)
@@ -68,21 +76,6 @@ class RecordReader:
     def text(self, taken: DecodedRecord) -> str:
         """Return the text of a trace that is embedded."""
         return self._text_of(taken)
-
-    def _obstacle(self, record: RawRecord) -> Failure | None:
-        """Return why a record can only become a dead letter, whatever its value."""
-        if self._condemns and self._quarantine.is_dead_letter(record.location):
-            logger.error(
-                "%s: dead-lettered as poison: it killed %d workers in a row",
-                record.source,
-                self._limits.poison_attempts,
-            )
-            return self._poison_failure()
-        try:
-            check_readable(record)
-        except InvalidRecordError as error:
-            return bounded_failure(error.reason, error)
-        return None
 
     def _poison_failure(self) -> Failure:
         attempts = self._limits.poison_attempts

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.embedding.base import Embedder
 from knowledgepulse_worker.embedding.batcher import EmbeddedText
-from knowledgepulse_worker.embedding.letters import Letters
 from knowledgepulse_worker.lane.stages import DecodedRecord, Scored, TakenRecord, bounded_failure
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce, Reading
@@ -98,15 +97,12 @@ class RecordScorer:
             traces.admitted(embedded.admitted - taken_at)
             traces.stage("queue", embedded.started - embedded.admitted)
             traces.stage("embed", embedded.finished - embedded.started)
-            self._count_letters(score.domain, embedded.letters)
+            if embedded.letters is not None:
+                self._metrics.embedding.letters(score.domain, *embedded.letters)
+                self._metrics.recent.letters[score.domain].append(embedded.letters)
         seconds = now - (started if embedded is None else embedded.admitted)
         traces.scored(trace_id, seconds)
         self._metrics.recent.scored(seconds)
-
-    def _count_letters(self, domain: str, letters: Letters | None) -> None:
-        if letters is not None:
-            self._metrics.embedding.letters(domain, *letters)
-            self._metrics.recent.letters[domain].append(letters)
 
 
 def failed(taken: TakenRecord, failure: Failure) -> Scored:

@@ -17,7 +17,7 @@ from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import LAST_RECORDS, PublishedTrace
 from knowledgepulse_worker.observe.shadow import ShadowComparison
 from knowledgepulse_worker.policy import ROUTES
-from knowledgepulse_worker.records.decode_content import counts_of, is_assumed_confidence, judged_of
+from knowledgepulse_worker.records.decode_content import counts_of, sources_of
 from knowledgepulse_worker.records.ledger_records import Entry
 from knowledgepulse_worker.records.output_headers import trace_of
 from knowledgepulse_worker.scoring import ScoredRecord, reading_of
@@ -64,7 +64,10 @@ class Reporter:
                 source = completed.scored.record.source
                 logger.error("%s: details not reported: %s", source, type(error).__name__)  # noqa: TRY400
         for completed in reported:
-            self._report_output(completed)
+            if (output := completed.output) is not None and self._retention_check is not None:
+                self._retention_check.check(output)
+            if output is not None and self._tracing is not None:
+                self._export_span(self._tracing, completed.scored, completed.entry, output)
 
     def _count(self, reported: Sequence[Completed], now: float) -> None:
         timestamps = [completed.scored.record.timestamp_ms for completed in reported]
@@ -103,6 +106,7 @@ class Reporter:
             counts, reading = scored.counts, in_force.reading
             if reading > reading_of(counts):
                 counts = counts_of(_trace_in(completed), reading)
+            judged, assumed = sources_of(_trace_in(completed)) if is_shown else (None, False)
             decided = ScoredRecord(
                 source=scored.record.source,
                 id=entry.trace_id or "",
@@ -115,21 +119,13 @@ class Reporter:
                 policy=entry.policy,
                 counts=counts,
                 ending=ending_of(metadata.ending),
-                judged=judged_of(_trace_in(completed)) if is_shown else None,
-                assumed_confidence=is_shown and is_assumed_confidence(_trace_in(completed)),
+                judged=judged,
+                assumed_confidence=assumed,
             )
             if (shadow := self._shadow.add(decided)) is not None:
                 self._metrics.policy.compared(score.decision, shadow.decision)
             if is_shown:
                 self._metrics.recent.detailed(decided, in_force.known(entry.policy or ""), trace.objective)
-
-    def _report_output(self, completed: Completed) -> None:
-        if (output := completed.output) is None:
-            return
-        if self._retention_check is not None:
-            self._retention_check.check(output)
-        if self._tracing is not None:
-            self._export_span(self._tracing, completed.scored, completed.entry, output)
 
     def _export_span(self, tracing: Tracing, scored: Scored, entry: Entry, output: OutputRecord) -> None:
         embedded, score = scored.embedded, scored.score

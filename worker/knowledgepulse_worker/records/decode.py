@@ -8,7 +8,7 @@ inputs, whose objects may take a hundred times the size of their JSON, are kept 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from types import GenericAlias, NoneType, UnionType
 from typing import Any, NamedTuple, TypedDict, TypeVar, Union, get_args, get_origin
 
@@ -265,14 +265,15 @@ def _decode(value: bytes, unwrap: Sequence[str]) -> WholeTrace:
             refused = error
     if not is_searched and is_parsable(value, MAX_WRAPPED_DEPTH):
         found = _found(value, unwrap)
-    places = list(_one_way_each(found, unwrap))
+    places = _one_way_each(found, unwrap)
     is_allowed = any({*document.steps} <= {*unwrap} for document in places)
     read = [_read_document(value, document, refused, is_allowed) for document in places]
     valid = [one for one in read if isinstance(one, WholeTrace) or one.problem is None]
     if len(valid) == 1 and isinstance(valid[0], WholeTrace) and {*valid[0].steps} <= {*unwrap}:
         return valid[0]
     beside = found[0].beside if found else None
-    raise refusal(value, refused, [_found_in(one) for one in read], unwrap, beside)
+    documents_read = [one if isinstance(one, Found) else Found(one.steps, None) for one in read]
+    raise refusal(value, refused, documents_read, unwrap, beside)
 
 
 def _found(value: bytes, unwrap: Sequence[str]) -> list[Document]:
@@ -283,14 +284,14 @@ def _found(value: bytes, unwrap: Sequence[str]) -> list[Document]:
     return found
 
 
-def _one_way_each(found: Iterable[Document], unwrap: Sequence[str]) -> Iterator[Document]:
-    """Yield one document for each place: by the first way whose steps are all allowed, if there is one."""
+def _one_way_each(found: Iterable[Document], unwrap: Sequence[str]) -> Collection[Document]:
+    """Return one document for each place: by the first way whose steps are all allowed, if there is one."""
     places: dict[Steps, Document] = {}
     for document in found:
         known = places.setdefault(place := place_of(document.steps), document)
         if not {*known.steps} <= {*unwrap} and {*document.steps} <= {*unwrap}:
             places[place] = document
-    return iter(places.values())
+    return places.values()
 
 
 def _read_document(
@@ -315,10 +316,6 @@ def _read_document(
         return WholeTrace(*decode_bare(content), document.steps, content)
     except InvalidRecordError as error:
         return Found(document.steps, str(error))
-
-
-def _found_in(read: WholeTrace | Found) -> Found:
-    return read if isinstance(read, Found) else Found(read.steps, None)
 
 
 def decode_bare(value: bytes) -> ValidTrace:

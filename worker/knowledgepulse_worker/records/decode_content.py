@@ -52,20 +52,13 @@ class _Trace(msgspec.Struct):
     metadata: _Metadata
 
 
-class _SourceOnly(msgspec.Struct):
+class _Sources(msgspec.Struct):
     outcome_source: msgspec.Raw = _NULL
-
-
-class _ConfidenceOnly(msgspec.Struct):
     confidence_source: msgspec.Raw = _NULL
 
 
-class _MetadataOnly(msgspec.Struct):
-    metadata: _SourceOnly
-
-
-class _MetadataOfConfidence(msgspec.Struct):
-    metadata: _ConfidenceOnly
+class _SourcesOnly(msgspec.Struct):
+    metadata: _Sources
 
 
 class Texts(NamedTuple):
@@ -113,22 +106,18 @@ def _texts(trace: _Trace) -> Texts:
     )
 
 
-def judged_of(value: bytes) -> bool | None:
-    """Return whether somebody judged the run of a valid trace; None if it does not tell.
+def sources_of(value: bytes) -> tuple[bool | None, bool]:
+    """Return who says how the run of a valid trace ended.
+
+    Returns:
+        whether somebody judged it, None if the trace does not tell; whether its confidence is its converter's
+        default, since the run told none.
 
     Raises:
         InvalidRecordError: the trace is not valid.
     """
-    return read_judged(decode_members(value, _MetadataOnly).metadata.outcome_source)
-
-
-def is_assumed_confidence(value: bytes) -> bool:
-    """Return whether the confidence of a valid trace is its converter's default, since its run told none.
-
-    Raises:
-        InvalidRecordError: the trace is not valid.
-    """
-    return read_assumed(decode_members(value, _MetadataOfConfidence).metadata.confidence_source)
+    sources = decode_members(value, _SourcesOnly).metadata
+    return read_judged(sources.outcome_source), read_assumed(sources.confidence_source)
 
 
 def _decoded(member: msgspec.Raw, start: bytes) -> Any:

@@ -110,7 +110,9 @@ def pointer_to_trace(content: bytes) -> str | None:
     for token in _TOKEN.finditer(content, 0, hint + len(_TYPE)):
         mark = token[0]
         if token.end() > hint:
-            return _pointer(names[:-1] if mark == b'"%s' % _TYPE else names)
+            way = names[:-1] if mark == b'"%s' % _TYPE else names
+            pointer = "".join(f"/{name.replace('~', '~0').replace('/', '~1')}" for name in way)
+            return pointer if POINTER.fullmatch(pointer) else None
         if mark in b"{[":
             in_object.append(mark == b"{")
             names.append("" if mark == b"{" else "0")
@@ -128,11 +130,6 @@ def _name(mark: bytes) -> str:
         return msgspec.json.decode(mark, type=str)
     except DECODE_ERRORS:
         return ""  # with which nothing can be found
-
-
-def _pointer(names: Sequence[str]) -> str | None:
-    pointer = "".join(f"/{name.replace('~', '~0').replace('/', '~1')}" for name in names)
-    return pointer if POINTER.fullmatch(pointer) else None
 
 
 def _trace_inside(found: Sequence[Found], allowed: Sequence[str]) -> str:

@@ -203,8 +203,18 @@ def _entry(value: bytes) -> Entry:
     except DECODE_ERRORS:
         raise InputError("value is not a ledger entry") from None
     _require_known("entry", entry.version, ENTRY_VERSION)
-    if problem := _problem_of(entry):
-        raise InputError(problem)
+    if not 0 <= entry.offset <= sys.maxsize:
+        raise InputError("entry has an impossible offset")
+    if entry.failure is None and (entry.decision is None or entry.score is None):
+        raise InputError("entry has neither a score nor a failure")
+    if entry.score is not None:
+        try:
+            decode_score(entry.score)
+        except DECODE_ERRORS:
+            raise InputError("entry has an invalid score") from None
+    vector = entry.vector
+    if vector is not None and (len(vector) % 4 or not np.isfinite(decode_vector(vector)).all()):
+        raise InputError("entry has an invalid vector: not finite float32 numbers")
     return entry
 
 
@@ -232,20 +242,3 @@ def _require_known(what: str, version: int, known: int) -> None:
             f"{known}. Start workers of the newer release, or delete the changelog to begin with an empty "
             "ledger"
         )
-
-
-def _problem_of(entry: Entry) -> str | None:
-    if not 0 <= entry.offset <= sys.maxsize:
-        return "entry has an impossible offset"
-    if entry.failure is None and (entry.decision is None or entry.score is None):
-        return "entry has neither a score nor a failure"
-    if entry.score is not None:
-        try:
-            decode_score(entry.score)
-        except DECODE_ERRORS:
-            return "entry has an invalid score"
-    if entry.vector is not None and (
-        len(entry.vector) % 4 or not np.isfinite(decode_vector(entry.vector)).all()
-    ):
-        return "entry has an invalid vector: not finite float32 numbers"
-    return None

@@ -92,7 +92,8 @@ class Tables:
         self._types: list[tuple[int, int, int, int, int]] = []
         self._members: list[Member] = []
         self._add(model, {}, "")
-        self._arrays = _types_of(self._types), *_members_of(self._members)
+        columns = [*((name, "u2") for name in ("kind", "is_nullable", "first", "count")), ("required", "u4")]
+        self._arrays = np.array(self._types, columns), *_members_of(self._members)
         kinds = (1 + self.choices["steps.type"].index(kind) for kind in ("error_recovery", "observation"))
         self._schema = _Schema(*(array.ctypes.data for array in self._arrays), *kinds)
         self.pointer = ctypes.addressof(self._schema)
@@ -160,11 +161,6 @@ def _demands(field: FieldInfo) -> dict[str, Any]:
     for constraint in field.metadata:
         demands |= demands_of(constraint)
     return {name: demand for name, demand in demands.items() if name not in OF_NO_DOCUMENT}
-
-
-def _types_of(types: list[tuple[int, int, int, int, int]]) -> NDArray[Any]:
-    names = ("kind", "is_nullable", "first", "count")
-    return np.array(types, [*((name, "u2") for name in names), ("required", "u4")])
 
 
 def _members_of(members: list[Member]) -> tuple[NDArray[Any], NDArray[Any]]:

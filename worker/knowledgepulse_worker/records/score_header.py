@@ -24,15 +24,11 @@ def decode_quality_score(header: bytes) -> float:
     return _decode_quality_score(header).score
 
 
-def encode_score(score: Score) -> bytes:
-    """Encode a score, with ``withheld`` only if the trace was withheld."""
-    return _encode(score)
+encode_score = msgspec.json.Encoder().encode
+"""Encode a score, with ``withheld`` only if the trace was withheld."""
 
 
 def without_content(score: Score) -> Score:
     """Return the score without the nearest trace's id unless it is a UUID; other ids may hold content."""
     tells = score.nearest is not None and not is_uuid_id(score.nearest)
     return replace(score, nearest=None) if tells else score
-
-
-_encode = msgspec.json.Encoder().encode

@@ -130,7 +130,7 @@ class WorkerApp:
         """Return an observation of the worker's current state; this sends no requests."""
         publisher = self.source.session.publisher
         throttles, recent = self._services.throttles, self.metrics.recent
-        ended = recent.outcomes()
+        ended, knows_only_english = recent.outcomes(), self.settings.embedding.knows_only_english
         return replace(
             self.progress.observe(self.settings.kafka.session_timeout / HEARTBEATS),
             pending=tuple(self.readiness.reasons),
@@ -150,14 +150,11 @@ class WorkerApp:
             ends=recent.ends,
             last_end=recent.last_end,
             keys_elsewhere=self.source.key_placement.problem,
-            unknown_script=self._unknown_script(),
+            unknown_script=unknown_script(recent.letters, self._services.policy.policy)
+            if knows_only_english
+            else "",
             over_budget=recent.over_budget,
         )
-
-    def _unknown_script(self) -> str:
-        if not self.settings.embedding.knows_only_english:
-            return ""
-        return unknown_script(self.metrics.recent.letters, self._services.policy.policy)
 
     def _waits_for_transaction(self) -> bool:
         seen = self.observe()

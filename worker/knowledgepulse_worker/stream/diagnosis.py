@@ -175,8 +175,10 @@ class Diagnosis:
     def observe(self, seen: Observation) -> Verdict:
         """Return the verdict on an observation."""
         now = self.clock()
+        # While a transaction lasts, records are finished, and its own age counts.
+        if not seen.has_unfinished or seen.transaction_age or seen.last_output != self._last_output:
+            self._advanced, self._last_output = now, seen.last_output
         self._note_lag(now, seen)
-        self._note_progress(now, seen)
         self._note_waits(now, seen)
         if not seen.pending:
             self.former = ()
@@ -211,7 +213,15 @@ class Diagnosis:
     def _log_begins(self, now: float) -> None:
         """Log the states that have begun, and the waits that have become known."""
         for finding in self.verdict.findings:
-            told = {(finding.state, *_distinct(wait)) for wait in finding.waits}
+            told = {  # the waits, without the time for which they last
+                (
+                    finding.state,
+                    wait.request,
+                    wait.place,
+                    wait.problem if wait.request == CONNECTION else wait.error,
+                )
+                for wait in finding.waits
+            }
             if finding.state not in self._began or told - self._told:
                 logger.log(logging.INFO if finding.state in _ORDINARY else logging.WARNING, "%s", finding)
             self._began.setdefault(finding.state, now)
@@ -238,8 +248,11 @@ class Diagnosis:
             yield Finding(State.DEAD_LETTERS, f"{seen.dead_letters:,} of the last {records}")
         if delay := self._delay(now, seen):
             yield Finding(State.BEHIND, f"{counted(seen.readable, 'record')}, {delay}")
-        if restarts := self._restarts(seen):
-            yield Finding(State.RESTARTING, restarts)
+        since = self.wall_clock() - RESTARTS_WINDOW if seen.ends else 0.0
+        if (restarts := sum(at > since for at in seen.ends)) >= MANY_RESTARTS:
+            window = f"{RESTARTS_WINDOW / 60:.0f} minutes"
+            reason = f"{restarts} restarts in the last {window}; the last one: {seen.last_end}"
+            yield Finding(State.RESTARTING, reason)
         yield from _against_expectations(seen)
 
     def _lasting_waits(self, now: float, seen: Observation) -> Iterator[Finding]:
@@ -265,15 +278,6 @@ class Diagnosis:
             f"{now - min(since.values()):.0f} s"
         )
 
-    def _restarts(self, seen: Observation) -> str:
-        """Describe the restarts of the last quarter of an hour; empty if there are few."""
-        since = self.wall_clock() - RESTARTS_WINDOW if seen.ends else 0.0
-        recent = sum(at > since for at in seen.ends)
-        if recent < MANY_RESTARTS:
-            return ""
-        minutes = RESTARTS_WINDOW / 60
-        return f"{recent} restarts in the last {minutes:.0f} minutes; the last one: {seen.last_end}"
-
     def _note_waits(self, now: float, seen: Observation) -> None:
         if not seen.is_rebalancing:
             self._rebalancing_since = None
@@ -290,11 +294,6 @@ class Diagnosis:
         }
 
     # --- the backlog
-
-    def _note_progress(self, now: float, seen: Observation) -> None:
-        # While a transaction lasts, records are finished, and its own age counts.
-        if not seen.has_unfinished or seen.transaction_age or seen.last_output != self._last_output:
-            self._advanced, self._last_output = now, seen.last_output
 
     def _note_lag(self, now: float, seen: Observation) -> None:
         if not _is_backlog(seen):
@@ -316,21 +315,14 @@ class Diagnosis:
     def _trend(self, seen: Observation) -> str:
         (began, before), (now, _) = self._lag_seen[0], self._lag_seen[-1]
         shrinking = (before - seen.readable) / max(now - began, 1.0)
-        if shrinking <= 0:
-            return self._growth() if seen.readable > before else "not shrinking"
-        minutes = seen.readable / shrinking / 60
-        return f"done in about {minutes:.0f} min" if minutes >= 1 else "done within a minute"
-
-    def _growth(self) -> str:
-        """Say for how long the lag has grown: since it was the least of this backlog."""
+        if shrinking > 0:
+            minutes = seen.readable / shrinking / 60
+            return f"done in about {minutes:.0f} min" if minutes >= 1 else "done within a minute"
+        if seen.readable <= before:
+            return "not shrinking"
         since, least = self._least_lag or self._lag_seen[0]
         minutes = (self.clock() - since) / 60
         return f"growing for {minutes:.0f} min, from {least:,}" if minutes >= 1 else "growing"
-
-
-def _distinct(wait: Wait) -> tuple[str, str, str]:
-    """Return what makes waits differ, without the time for which they last."""
-    return wait.request, wait.place, wait.problem if wait.request == CONNECTION else wait.error
 
 
 def _unrecovered(seen: Observation) -> str:

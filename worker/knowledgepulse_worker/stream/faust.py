@@ -7,6 +7,7 @@ commits offsets as records are acknowledged, not in the transaction of their out
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import cast
 
 import faust
@@ -84,7 +85,7 @@ class FaustApp(faust.App):
                 batch.task.feed(batch.records)
 
         self.task(self._fetch)
-        self.task(self._commit)
+        self.task(partial(self.source.group_commit.run, lambda: not self.should_stop))
         self.web.blueprints = BlueprintManager()
         for page in pages(worker.settings, worker.metrics, worker.shadow, lambda: worker.diagnosis.verdict):
             self._add_page(page)
@@ -105,10 +106,6 @@ class FaustApp(faust.App):
             await self.source.hand_over(lambda: not self.should_stop)
         except Exception as error:  # noqa: BLE001 - also one of a rebalance: lanes may be left that nothing commits
             await self.crash(error)
-
-    async def _commit(self) -> None:
-        """Commit until the app stops."""
-        await self.source.group_commit.run(lambda: not self.should_stop)
 
     async def on_stop(self) -> None:
         """Finish and commit."""

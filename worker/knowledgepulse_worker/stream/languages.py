@@ -26,7 +26,8 @@ def unknown_script(last: Mapping[str, _Letters], policy: Policy) -> str:
     """
     for domain, profile in policy.profiles.items():
         texts = last.get(domain, ())
-        part = _other(texts)
+        latin, other = (sum(numbers) for numbers in zip(*texts, strict=True)) if texts else (0, 0)
+        part = other / max(1, latin + other)
         is_apart = profile.share is not None and part > 1 - MANY_OTHER
         if len(texts) >= _FEWEST_TEXTS and part >= MANY_OTHER and not is_apart:
             return (
@@ -35,8 +36,3 @@ def unknown_script(last: Mapping[str, _Letters], policy: Policy) -> str:
                 "a share, or use a multilingual model"
             )
     return ""
-
-
-def _other(texts: _Letters) -> float:
-    latin, other = (sum(numbers) for numbers in zip(*texts, strict=True)) if texts else (0, 0)
-    return other / max(1, latin + other)

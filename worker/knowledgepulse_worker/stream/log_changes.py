@@ -72,7 +72,10 @@ class LogChanges:
             async with asyncio.timeout(_LOOK_UP_LIMIT):
                 topic_id = await self._topic_ids.current([task.partition for task in consumed])
                 if topic_id == self.topic_id:
-                    await self._go_back_if_truncated(consumed)
+                    ends = await self._ends(consumed)
+                    for task in consumed:
+                        if self._move_back(task, ends.get(task.place)):
+                            self._fetch_next(task)
             if topic_id != self.topic_id:
                 await self._start_over()
         self._looked_up = time.monotonic()
@@ -160,12 +163,6 @@ class LogChanges:
         if is_moved:
             self._fetch_next(task)
         return is_moved
-
-    async def _go_back_if_truncated(self, tasks: Sequence[PartitionTask]) -> None:
-        ends = await self._ends(tasks)
-        for task in tasks:
-            if self._move_back(task, ends.get(task.place)):
-                self._fetch_next(task)
 
     async def _ends(self, tasks: Iterable[PartitionTask]) -> Mapping[Place, int]:
         """Return the offsets up to which logs can agree with those that were read, where that is known."""

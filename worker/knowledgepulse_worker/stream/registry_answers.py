@@ -50,11 +50,9 @@ async def _follow(settings: Settings, recent: Recent) -> None:
     async with admin, TopicReader(settings.kafka.client_config(), settings.limits.batch_bytes) as reader:
         while True:
             is_there = name in await admin.describe([name])  # reading a missing topic might create it
-            recent.answers = await _latest(reader, name) if is_there else Counter()
+            held = await reader.bounds(name, 0) if is_there else range(0)
+            latest = range(max(held.start, held.stop - MAX_OFFSETS), held.stop)
+            recent.answers = Counter(
+                [_decode(record.value or b"").result async for record in reader.read(name, 0, latest)]
+            )
             await asyncio.sleep(POLL_INTERVAL_S)
-
-
-async def _latest(reader: TopicReader, name: str) -> Counter[str]:
-    held = await reader.bounds(name, 0)
-    latest = range(max(held.start, held.stop - MAX_OFFSETS), held.stop)
-    return Counter([_decode(record.value or b"").result async for record in reader.read(name, 0, latest)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,10 @@ class PolicyReload:
     async def check(self) -> None:
         """Apply the policy if the file has changed and the last two reads were equal."""
         self._notice_stale_mount()
-        content, before = self._content(), self._read
-        self._read = content
+        before, self._read = self._read, None
+        with suppress(SettingsError):
+            self._read = read_file(self._config)
+        content = self._read
         if content is None or content != before or content == self._accepted:
             return
         self._accepted = content
@@ -94,19 +97,15 @@ class PolicyReload:
 
         The old file then has no links left but is still visible through the mount.
         """
-        was_stale, self._is_stale = self._is_stale, self._has_no_name()
+        was_stale, self._is_stale = self._is_stale, False
+        with suppress(OSError):
+            self._is_stale = self._config.stat().st_nlink == 0
         if self._is_stale and not was_stale:
             logger.warning(
                 "%s was replaced, but its single-file mount still shows the old file: mount its folder",
                 self._config,
             )
             self._metrics.policy.reloaded("failed")
-
-    def _has_no_name(self) -> bool:
-        try:
-            return self._config.stat().st_nlink == 0
-        except OSError:
-            return False
 
     def _require_policy(self, values: Mapping[str, Any]) -> None:
         """Raise if a file that had a policy has lost it, since the defaults are probably not intended."""
@@ -140,12 +139,6 @@ class PolicyReload:
         logger.error("keeping policy %s: %s", digest, error)
         self._in_force.refused = f"{excerpt(str(error))}; policy {digest} stays in force"
         self._metrics.policy.reloaded("failed")
-
-    def _content(self) -> bytes | None:
-        try:
-            return read_file(self._config)
-        except SettingsError:
-            return None
 
 
 def _digest(policy: Policy | None) -> str:

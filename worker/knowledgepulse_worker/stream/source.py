@@ -178,8 +178,14 @@ class Source(Rebalances):
         await self._finish()
 
     def assigned(self, partitions: Collection[Place]) -> None:
-        """Make the tasks of an assignment."""
-        owned = [at.partition for at in partitions if _has_ledger(at.partition, self._raw, self._changelog)]
+        """Make the tasks of an assignment, of the partitions that have a ledger; others are not read.
+
+        Raises:
+            TopicError: a partition was added after the start; a new process would read it.
+        """
+        if any(at.partition >= self._raw.partitions for at in partitions):
+            raise TopicError(f"{self._raw.name} now has more than {self._raw.partitions} partitions")
+        owned = [at.partition for at in partitions if at.partition < self._changelog.partitions]
         if self._is_stopping:
             return
         # Another worker may have written to the ledgers of all other partitions.
@@ -306,17 +312,6 @@ class Source(Rebalances):
             except EXPECTED as error:
                 await self.host.crash(error)
                 return False
-
-
-def _has_ledger(partition: int, raw: Topic, changelog: Topic) -> bool:
-    """Return whether a partition has a ledger; others are not read.
-
-    Raises:
-        TopicError: the partition was added after the start; a new process would read it.
-    """
-    if partition >= raw.partitions:
-        raise TopicError(f"{raw.name} now has more than {raw.partitions} partitions")
-    return partition < changelog.partitions
 
 
 async def _stopped_in_time(topic_ids: TopicIds) -> None:

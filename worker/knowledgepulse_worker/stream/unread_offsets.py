@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 
 from knowledgepulse_kafka.client_types import Place, RequestError
@@ -87,7 +88,12 @@ class UnreadOffsets:
         if passed in self._counted or len(self._counted) == _MAX_GAPS:
             return
         at, start = passed.at, passed.start
-        unread = range(await self._begin(at) if start is None else start, passed.stop)
+        if start is None:
+            start = 0
+            with suppress(RequestError, TimeoutError):
+                async with asyncio.timeout(_BEGIN_LIMIT):
+                    start = (await self._client.beginning_offsets({at}))[at]
+        unread = range(start, passed.stop)
         self._counted.add(passed)  # only now, since a rebalance may end the look-up
         if unread:
             self._count(at.partition, unread, "passed_over")
@@ -103,12 +109,3 @@ class UnreadOffsets:
     def _count(self, partition: int, offsets: range, reason: UnreadOffsetReason) -> None:
         self._metrics.stream.skipped(len(offsets))
         self._metrics.recent.skipped(partition, offsets, reason)
-
-    async def _begin(self, at: Place) -> int:
-        """Return a partition's beginning; 0 if its leader does not tell."""
-        try:
-            async with asyncio.timeout(_BEGIN_LIMIT):
-                begins = await self._client.beginning_offsets({at})
-                return int(begins[at])
-        except (RequestError, TimeoutError):
-            return 0

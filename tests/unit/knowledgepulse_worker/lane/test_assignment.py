@@ -343,7 +343,7 @@ async def test_a_transaction_has_no_more_partitions_than_fit_in_half_of_its_time
     assignment = harness.assignment()
     for partition in (2, 0, 1):
         await take(assignment, raw(0, partition=partition))
-    await harness.until(lambda: sum(len(lane.complete()) for lane in assignment.lanes) == 3)
+    await harness.until(lambda: sum(len(lane.uncommitted.complete()) for lane in assignment.lanes) == 3)
 
     first = assignment.prepare()
     assert (set(first.positions), assignment.has_left_out) == ({2, 0}, True)
@@ -364,7 +364,7 @@ async def test_offsets_of_other_records_are_not_taken_for_those_of_a_transaction
     harness = make_harness()
     assignment = harness.assignment()
     await take(assignment, raw(0))
-    await harness.until(assignment.lanes[0].complete)
+    await harness.until(assignment.lanes[0].uncommitted.complete)
 
     with pytest.raises(ValueError, match="zip"):
         assignment.settle(assignment.prepare(), Committed([*offsets]))

@@ -54,7 +54,7 @@ async def test_a_trace_s_memory_is_free_once_it_is_scored_although_it_is_not_com
     lane = await harness.lane()
 
     await feed(lane, raw(0), raw(1))
-    while len(lane.complete()) < 2:
+    while len(lane.uncommitted.complete()) < 2:
         await asyncio.sleep(0)
 
     assert [trace() for trace in decoded] == [None, None]
@@ -172,11 +172,11 @@ async def test_a_half_full_lane_requests_a_commit_before_it_has_to_wait(limits, 
     harness = make_harness(**limits)
     lane = await harness.lane()
     await feed(lane, raw(0, padding=400))
-    await harness.until(lambda: len(lane.complete()) == 1)
+    await harness.until(lambda: len(lane.uncommitted.complete()) == 1)
     assert not harness.commit_requested
 
     await feed(lane, raw(1, padding=400))
-    await harness.until(lambda: len(lane.complete()) == 2)
+    await harness.until(lambda: len(lane.uncommitted.complete()) == 2)
     await feed(lane, raw(2, padding=400))
 
     assert harness.commit_requested
@@ -187,7 +187,7 @@ async def test_a_lane_full_of_what_is_not_scored_yet_requests_no_commit(make_har
     harness = make_harness(in_flight_records=6)
     lane = await harness.lane()
     await feed(lane, raw(0))
-    await harness.until(lambda: len(lane.complete()) == 1)
+    await harness.until(lambda: len(lane.uncommitted.complete()) == 1)
     harness.embedder.free.clear()
 
     await feed(lane, *(raw(number) for number in range(1, 6)))
@@ -205,7 +205,7 @@ async def test_a_lane_is_scoring_until_all_that_it_took_is_scored(make_harness, 
     assert lane.is_scoring
 
     harness.embedder.free.set()
-    await harness.until(lambda: len(lane.complete()) == 2)
+    await harness.until(lambda: len(lane.uncommitted.complete()) == 2)
     assert not lane.is_scoring
 
 

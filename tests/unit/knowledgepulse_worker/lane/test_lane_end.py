@@ -68,7 +68,7 @@ async def test_closing_leaves_nothing_behind_whatever_step_its_records_are_in(ma
     harness = make_harness()
     lane = await harness.lane()
     await feed(lane, raw(0), raw(1))
-    await harness.until(lambda: len(lane.complete()) == 2)
+    await harness.until(lambda: len(lane.uncommitted.complete()) == 2)
     harness.publisher.gate.clear()
     committing = asyncio.create_task(harness.commit(lane))
     harness.embedder.free.clear()

@@ -42,7 +42,7 @@ async def test_a_span_is_exported_once_the_record_is_committed(make_traced, raw)
     harness = make_traced()
     lane = await harness.lane()
     await lane.take(raw(0))
-    await harness.until(lane.complete)
+    await harness.until(lane.uncommitted.complete)
     assert harness.spans.finished_spans == []
 
     await harness.commit(lane)

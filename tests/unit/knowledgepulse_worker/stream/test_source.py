@@ -271,7 +271,9 @@ async def test_partitions_that_leave_are_committed_in_as_many_transactions_as_it
     world.hold()
     for partition in range(3):
         world.publish(partition, 10 + partition)
-    await world.until(lambda: sum(len(lane.complete()) for lane in world.source.assignment.lanes) == 3)
+    await world.until(
+        lambda: sum(len(lane.uncommitted.complete()) for lane in world.source.assignment.lanes) == 3
+    )
 
     leaving = asyncio.create_task(world.member.rebalance([]))
     await asyncio.sleep(0.01)

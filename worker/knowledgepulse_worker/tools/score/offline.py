@@ -12,7 +12,7 @@ from knowledgepulse_schemas.trace import parse_date_time
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.policy import Reading
 from knowledgepulse_worker.records.decode import decode_whole
-from knowledgepulse_worker.records.decode_content import content_of, is_assumed_confidence, judged_of
+from knowledgepulse_worker.records.decode_content import content_of, sources_of
 from knowledgepulse_worker.scoring import EmbedFunction, ScoredRecord, Scorer, VectorCache, count_trace
 from knowledgepulse_worker.settings import EmbeddingSettings, Settings
 from knowledgepulse_worker.tools.common.record_key import KeyBy, key_of
@@ -86,8 +86,9 @@ def score_line(
     score = scorer.evaluate(trace, at=created_at)
     counts = count_trace(trace, Reading.WORDS)
     told = content_of(value), counts
+    judged, assumed = sources_of(value)
     return ScoredRecord.of(
         *(source, trace, score, embedder, *told),
-        judged=judged_of(value),
-        assumed_confidence=is_assumed_confidence(value),
+        judged=judged,
+        assumed_confidence=assumed,
     )
