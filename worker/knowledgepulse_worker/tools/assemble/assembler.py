@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +18,7 @@ from knowledgepulse_kafka.group_member import CommittedPositions
 from knowledgepulse_kafka.partition_starts import PartitionStarter
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_kafka.session import Rebalances, Session
-from knowledgepulse_kafka.topic_reader import Record, raw_record
+from knowledgepulse_kafka.topic_reader import raw_record
 from knowledgepulse_worker.settings import AssembleSettings
 from knowledgepulse_worker.shutdown import close_within
 from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
@@ -26,7 +26,7 @@ from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
 from knowledgepulse_worker.tools.assemble.partition_assembler import PartitionAssembler
 from knowledgepulse_worker.tools.assemble.run_conversion import CompleteRun, ConvertedRun
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
-from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyLog, AssemblyState
+from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyLog
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +89,9 @@ class Assembler(Rebalances):
             async with self.join(self) as session:
                 self._session = session
                 while not is_stopping():
-                    records = _by_partition(await session.poll(POLL_LIMIT))
+                    records = defaultdict[int, list[RawRecord]](list)
+                    for record in await session.poll(POLL_LIMIT):
+                        records[record.partition].append(raw_record(record))
                     async with self._turn:
                         await self._take_turn(session, records)
         finally:
@@ -97,7 +99,11 @@ class Assembler(Rebalances):
 
     async def _take_turn(self, session: Session, records: Mapping[int, list[RawRecord]]) -> None:
         try:
-            await self._process(records)
+            for number, batch in records.items():
+                # One that is not open was reassigned after the poll, and is read from its restart offset.
+                if partition := self._partitions.get(number):
+                    await partition.assembler.process(batch)
+                    partition.seen = self.clock()
             await self._let_time_pass(session, records)
         except LostPartitionsError as error:
             logger.warning("%s; its partitions are read again by their owners", error)
@@ -121,7 +127,8 @@ class Assembler(Rebalances):
         """
         number, session = place.partition, self._session
         log = self.log(number)
-        state = await self._read(log)
+        async with self._reads:
+            state = await log.read()
         offsets = await session.bounds(place)
         start, resume = offsets.start if restart_offset is None else restart_offset, state.position
         if max(start, resume) > offsets.stop:
@@ -140,17 +147,6 @@ class Assembler(Rebalances):
         self._partitions[number] = _Partition(assembler, self.clock())
         self.metrics.partitions.set(len(self._partitions))
         return start
-
-    async def _read(self, log: AssemblyLog) -> AssemblyState:
-        async with self._reads:
-            return await log.read()
-
-    async def _process(self, records: Mapping[int, list[RawRecord]]) -> None:
-        for number, batch in records.items():
-            # A partition that is not open was reassigned after the poll, and is read from its restart offset.
-            if partition := self._partitions.get(number):
-                await partition.assembler.process(batch)
-                partition.seen = self.clock()
 
     async def _let_time_pass(self, session: Session, records: Mapping[int, list[RawRecord]]) -> None:
         """Let time pass for open runs of partitions that have nothing left to read."""
@@ -177,10 +173,3 @@ class Assembler(Rebalances):
             self.metrics.partition_left(number)
         self._partitions.clear()
         self.metrics.partitions.set(0)
-
-
-def _by_partition(records: Iterable[Record]) -> dict[int, list[RawRecord]]:
-    by_partition: defaultdict[int, list[RawRecord]] = defaultdict(list)
-    for record in records:
-        by_partition[record.partition].append(raw_record(record))
-    return by_partition

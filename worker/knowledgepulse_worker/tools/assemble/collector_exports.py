@@ -162,21 +162,16 @@ def _split_json(export: _Export) -> Iterator[SpanExport]:
         for scope in resource.scope_spans:
             for text in scope.spans:
                 span = _span(text)
-                alone = replace(scope, spans=[text])
-                value = msgspec.json.encode(_Export([replace(resource, scope_spans=[alone])]))
+                alone = replace(resource, scope_spans=[replace(scope, spans=[text])])
+                value = msgspec.json.encode(_Export([alone]))
                 is_root = _is_no_id(span.parent_span_id or "")
                 yield SpanExport(span.trace_id.lower(), span.span_id.lower(), is_root, value)
-    yield from _split_logs(export.resource_logs or ())
-
-
-def _split_logs(resources: Iterable[_Resource]) -> Iterator[SpanExport]:
-    """Yield the log records of spans; others belong to no run."""
-    for resource in resources:
+    for resource in export.resource_logs or ():
         for scope in resource.scope_logs:
             for text in scope.log_records:
                 record = _log_record(text)
                 if not (record.trace_id and record.span_id):
-                    continue
+                    continue  # it belongs to no run
                 alone = replace(resource, scope_logs=[replace(scope, log_records=[text])])
                 value = msgspec.json.encode(_Export(resource_logs=[alone]))
                 identity = f"{record.span_id.lower()}/{sha256(value).hexdigest()[:16]}"

@@ -11,7 +11,6 @@ from functools import partial
 from knowledgepulse_convert import Options
 from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_kafka.session import Rebalances, Session
-from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.errors import StartError
 from knowledgepulse_worker.http.server import METRICS
 from knowledgepulse_worker.kafka.topic_admin import permitted_admin
@@ -44,7 +43,11 @@ def run_assembler(settings: Settings, options: Options) -> None:
 
 
 async def _work(settings: Settings, options: Options, stop: asyncio.Event) -> None:
-    topics = await _require_topics(settings)
+    try:
+        async with permitted_admin(settings, assembly_rights(settings)) as admin:
+            topics = await require_topics(admin, settings)
+    except TopicError as error:
+        raise StartError(str(error)) from error
     metrics = AssemblyMetrics(group=settings.kafka.group)
     batch_bytes = min(STEP_BYTES, *(topic.max_message_bytes for topic in topics.values()))
     async with RunConversion(options) as conversion:
@@ -69,11 +72,3 @@ async def _joined(
         where = f"http://{settings.web.host}:{settings.web.port}{METRICS}"
         logger.info("assembling %s into %s; metrics at %s", spans, settings.topics.raw, where)
         yield session
-
-
-async def _require_topics(settings: Settings) -> dict[str, Topic]:
-    try:
-        async with permitted_admin(settings, assembly_rights(settings)) as admin:
-            return await require_topics(admin, settings)
-    except TopicError as error:
-        raise StartError(str(error)) from error

@@ -123,19 +123,17 @@ class Delivery:
     def _keep_or_lose(self, items: Iterable[_Item], reason: str) -> None:
         """Spool traces that no thread will publish, or else count them as lost."""
         lines = [line for item in items for line in item.traces()]
-        if lines and not self._spooled(lines):
-            self.lose(len(lines), f"{counted(len(lines), 'trace')}: {reason}")
-
-    def _spooled(self, lines: list[bytes]) -> bool:
-        if self._spool is None:
-            return False
-        try:
-            self._spool.add(lines)
-        except NotSpooledError as error:
-            logger.warning("%s", error)
-            return False
-        logger.warning("%s waiting in %s", counted(len(lines), "trace"), self._spool.folder)
-        return True
+        if not lines:
+            return
+        if self._spool is not None:
+            try:
+                self._spool.add(lines)
+            except NotSpooledError as error:
+                logger.warning("%s", error)
+            else:
+                logger.warning("%s waiting in %s", counted(len(lines), "trace"), self._spool.folder)
+                return
+        self.lose(len(lines), f"{counted(len(lines), 'trace')}: {reason}")
 
     # --- the thread
 
@@ -159,18 +157,15 @@ class Delivery:
     async def _deliver(self) -> None:
         while True:
             try:
-                async with self._sink() as sink:
+                if isinstance(self._to, Settings):
+                    sink: TracePublisher | _File = TracePublisher(self._to, self._key_by)
+                else:
+                    sink = _File(Path(self._to))
+                async with sink:
                     await self._publish(sink)
             except WorkerError as error:
                 logger.warning("%s; trying again in %g s", error, RETRY_PAUSE)
                 await asyncio.sleep(RETRY_PAUSE)
-
-    def _sink(self) -> TracePublisher | _File:
-        return (
-            TracePublisher(self._to, self._key_by)
-            if isinstance(self._to, Settings)
-            else _File(Path(self._to))
-        )
 
     async def _publish(self, sink: TracePublisher | _File) -> None:
         while True:

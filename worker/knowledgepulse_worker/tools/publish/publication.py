@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 from rich.progress import DownloadColumn
 
@@ -34,10 +34,6 @@ from knowledgepulse_worker.tools.terminal.files import (
 
 SPOOL_LIMIT = 15.0
 """Seconds to publish what waits in a spool, for which an agent or a person may wait."""
-
-
-class _NoFileError(InputError):
-    """What waits in a spool is no file."""
 
 
 @dataclass
@@ -86,9 +82,27 @@ class Publication:
             self._send(lines, TracePublisher(self.settings, self.key), skip=skip)
 
     def rehearse(self, files: Iterable[str], skip: int) -> None:
-        """Print the effect that publishing would have."""
+        """Print the effect that publishing would have, and count the invalid documents as failures."""
+        from knowledgepulse_worker.records.decode import decode_trace  # noqa: PLC0415 - publishing needs no NumPy
+
+        settings, records, without_key, rejections = self.settings, 0, 0, Rejections()
         with self._documents(files) as documents:
-            self._failures += _rehearse(islice(documents, skip, None), self.settings, self.key)
+            for document in islice(documents, skip, None):
+                value = document.text.strip()
+                records += 1
+                without_key += key_of(value, self.key) is None
+                try:
+                    decode_trace(value, settings.limits.trace_bytes, settings.records.unwrap)
+                except InvalidRecordError as error:
+                    rejections.show(document.location, error)
+            rejections.show_rest()
+            where = f"{settings.topics.raw} at {settings.kafka.bootstrap_servers}"
+            errors.print(f"{counted(records, 'record')} would be published to {where}, keyed by {self.key}")
+            if without_key:
+                errors.print(f"{without_key} of them have no {self.key} and would be published without a key")
+            if rejections.count:
+                errors.print(f"{rejections.count} of them are invalid and would become dead letters")
+        self._failures += rejections.count
 
     def publish_spooled(self, files: Iterable[str], spool: Spool) -> None:
         """Publish what waits in a spool, and files, which wait there, too, as far as it can be written.
@@ -189,24 +203,24 @@ class Publication:
         """Put the traces of waiting sessions in their place."""
         sessions = []
         for session in spool.sessions:
-            try:
-                _opened(session).close()
+            if (file := opened(session)) is None:
+                self._set_aside(session, f"{session}: is no file, such as a link or a folder")
+            else:
+                file.close()
                 sessions.append(str(session))
-            except _NoFileError as error:
-                self._set_aside(session, error)
+
+        def take(name: str, result: ConvertedFile) -> None:
+            session = Path(name)
+            self._send_unplaced(self._add(result.traces, spool, session.stem))
+            if result.failed or result.problem:
+                self._set_aside(session, result.problem or f"{name}: not converted")
+            else:
+                session.unlink()
+
         if sessions:
-            take = partial(self._take, spool)
             converted_apart(sessions, self.format_name or AUTO, self.options, take)
 
-    def _take(self, spool: Spool, name: str, result: ConvertedFile) -> None:
-        session = Path(name)
-        self._send_unplaced(self._add(result.traces, spool, session.stem))
-        if result.failed or result.problem:
-            self._set_aside(session, result.problem or f"{name}: not converted")
-        else:
-            session.unlink()
-
-    def _set_aside(self, file: Path, problem: object) -> None:
+    def _set_aside(self, file: Path, problem: str) -> None:
         self._failures += 1
         tell(f"{problem}; kept in {reject(file)}")
 
@@ -235,12 +249,6 @@ class Publication:
             errors.print(f"{without_key} of them have no {self.key} and were published without a key")
 
 
-def _opened(file: Path) -> BinaryIO:
-    if (opened_file := opened(file)) is None:
-        raise _NoFileError(f"{file}: is no file, such as a link or a folder")
-    return opened_file
-
-
 def _print_how_to_continue(published: PublishProgress, skip: int, *, is_too_large: bool) -> None:
     done, unknown = skip + published.confirmed, published.records - published.confirmed
     if is_too_large and unknown <= 1:  # this one was sent and refused, or is larger than any trace may be
@@ -252,27 +260,3 @@ def _print_how_to_continue(published: PublishProgress, skip: int, *, is_too_larg
         errors.print("stopped early: no record is confirmed")
     if unknown:
         errors.print(f"the next {unknown} may or may not have been published")
-
-
-def _rehearse(documents: Iterable[Document], settings: Settings, key: KeyBy) -> int:
-    """Print the effect that publishing would have; return the number of invalid documents."""
-    from knowledgepulse_worker.records.decode import decode_trace  # noqa: PLC0415 - publishing needs no NumPy
-
-    records = without_key = 0
-    rejections = Rejections()
-    for document in documents:
-        value = document.text.strip()
-        records += 1
-        without_key += key_of(value, key) is None
-        try:
-            decode_trace(value, settings.limits.trace_bytes, settings.records.unwrap)
-        except InvalidRecordError as error:
-            rejections.show(document.location, error)
-    rejections.show_rest()
-    where = f"{settings.topics.raw} at {settings.kafka.bootstrap_servers}"
-    errors.print(f"{counted(records, 'record')} would be published to {where}, keyed by {key}")
-    if without_key:
-        errors.print(f"{without_key} of them have no {key} and would be published without a key")
-    if invalid := rejections.count:
-        errors.print(f"{invalid} of them are invalid and would become dead letters")
-    return invalid

@@ -67,12 +67,15 @@ class WaitingFiles:
 
     def _left_of(self, file: Path) -> list[tuple[int, bytes]]:
         """Return the lines of a file that are to be published yet, with their numbers."""
+        left = []
         with file.open("rb") as lines:
-            return [line for line in enumerate(lines, 1) if line[1].strip() and self._is_left(file, line[0])]
-
-    def _is_left(self, file: Path, place: int) -> bool:
-        number = self._numbers.get((file, place), sys.maxsize)  # not read yet
-        return number is not None and (number >= self._published.records or number in self._published.left)
+            for place, line in enumerate(lines, 1):
+                number = self._numbers.get((file, place), sys.maxsize)  # not read yet
+                if number is None or not line.strip():
+                    continue
+                if number >= self._published.records or number in self._published.left:
+                    left.append((place, line))
+        return left
 
     def _publish(self, files: Sequence[Path], begun: list[Path]) -> None:
         """Publish files together; ``begun`` gets those that were begun."""
