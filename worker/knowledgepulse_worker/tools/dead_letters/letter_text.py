@@ -39,7 +39,7 @@ def row(letter: DeadLetter, replayed_to: str | None) -> str:
         time_text(letter.record.timestamp_ms),
         letter.headers.reason,
         letter.headers.form or "-",
-        _size(letter),
+        decimal(_bytes(letter)).replace(" bytes", " B").replace(" byte", " B"),
         letter.attempts,
         "no" if replayed_to is None else "yes",
         printable(letter.record.source),
@@ -104,7 +104,3 @@ def _bytes(letter: DeadLetter) -> int:
     """Return the length of the original value in bytes."""
     length = letter.headers.value_length
     return len(letter.record.value or b"") if length is None else length
-
-
-def _size(letter: DeadLetter) -> str:
-    return decimal(_bytes(letter)).replace(" bytes", " B").replace(" byte", " B")

@@ -12,7 +12,7 @@ forgets all replays.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Literal
@@ -51,10 +51,6 @@ class Replay:
     letter: DeadLetter
     to: str = ""
     skipped: NoReplayReason | None = None
-
-
-LetterPublisher = Callable[[Sequence[DeadLetter]], Awaitable[list[str]]]
-"""Publishes all letters or none; returns their locations in the raw topic, in order."""
 
 
 class RawTopic(TransactionalPublisher):
@@ -122,9 +118,8 @@ async def replay(
         if not dry_run:
             await admin.create_if_missing(admin.replays, 1, COMPACTED)
     async with AsyncExitStack() as stack:
-        publish = _dry_run(raw)
         if not dry_run:
-            publish = (await stack.enter_async_context(RawTopic(settings.kafka, raw, admin.replays))).publish
+            topic = await stack.enter_async_context(RawTopic(settings.kafka, raw, admin.replays))
         # Read the replays only now: other replays are fenced off, so the list is final.
         letters = await stack.enter_async_context(open_dead_letters(settings))
         replayed = await letters.replayed()
@@ -139,7 +134,12 @@ async def replay(
                 else:
                     ready.append(letter)
                     replayed[letter.identity] = raw.name  # so that duplicates are replayed once
-            for letter, location in zip(ready, await publish(ready) if ready else [], strict=True):
+            if dry_run:
+                places = [(raw.name, _partition(letter, raw)) for letter in ready]
+                locations = [name if number is None else f"{name}/{number}" for name, number in places]
+            else:
+                locations = await topic.publish(ready) if ready else []
+            for letter, location in zip(ready, locations, strict=True):
                 yield Replay(letter, location)
 
 
@@ -151,14 +151,6 @@ def replay_rights(settings: Settings) -> Iterator[Right]:
     """
     yield from topic_rights(WRITE, settings.topics.raw)
     yield from topic_rights(["Write"], replays_topic_name(settings.kafka.group))
-
-
-def _dry_run(raw: Topic) -> LetterPublisher:
-    async def publish(letters: Sequence[DeadLetter]) -> list[str]:
-        partitions = [_partition(letter, raw) for letter in letters]
-        return [raw.name if partition is None else f"{raw.name}/{partition}" for partition in partitions]
-
-    return publish
 
 
 async def _batches(letters: AsyncIterator[DeadLetter]) -> AsyncIterator[list[DeadLetter]]:

@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -103,7 +103,10 @@ async def _demo(settings: Settings, broker: Broker, console: Console, *, stay: b
         what_next(console, child.status_page, stay=stay)
         if stay:
             console.print("\nThe worker keeps running; press [bold]Ctrl-C[/] to stop it.")
-            await _until_interrupted()
+            with suppress(
+                asyncio.CancelledError
+            ):  # the normal way; the runner still raises KeyboardInterrupt
+                await asyncio.Event().wait()
 
 
 def demo_settings(broker: Broker, backend: str | None = None) -> Settings:
@@ -252,11 +255,3 @@ async def _watch(
                 raise WorkerError(f"no outputs for {_STALL_LIMIT:.0f} s; {shown or 'none'} until then")
         results.seconds = time.monotonic() - started
     return results
-
-
-async def _until_interrupted() -> None:
-    try:
-        await asyncio.Event().wait()
-    except asyncio.CancelledError:
-        # Ctrl-C is the normal way to stop. The runner still raises KeyboardInterrupt afterwards.
-        return

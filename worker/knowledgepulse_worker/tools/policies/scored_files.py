@@ -54,7 +54,7 @@ def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredReco
     for path in paths:
         raw = None
         for source, line in located_lines(path):
-            raw = is_raw(source, line, settings) if raw is None else raw
+            raw = raw_trace(source, line, settings) is not None if raw is None else raw
             try:
                 yield (read_raw if raw else read_line)(source, line)
             except (*DECODE_ERRORS, InvalidRecordError) as error:
@@ -64,11 +64,6 @@ def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredReco
                 kind = "a trace" if raw else "output of `kp-worker score`"
                 raise InputError(f"{source}: not {kind}: {error}") from None
     rejections.show_rest()
-
-
-def is_raw(source: str, line: bytes, settings: Settings) -> bool:
-    """Return whether a line is a raw trace, not output of `score`; raise an InputError if it is neither."""
-    return raw_trace(source, line, settings) is not None
 
 
 def raw_trace(source: str, line: bytes, settings: Settings) -> bytes | None:

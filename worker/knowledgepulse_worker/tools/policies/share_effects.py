@@ -96,22 +96,14 @@ def share_passing(
                 time_ms = record.timestamp_ms
                 hour = number // LINES_OF_AN_HOUR if time_ms is None else time_ms // HOUR_MS
                 passes.append((hour, decided.passes))
-        effects.append(_passing(share, passes))
+        hours = [
+            [passed for _, passed in of_hour]
+            for _, of_hour in groupby(sorted(passes), key=lambda item: item[0])
+        ]
+        shares = [sum(hour) / len(hour) for hour in hours if len(hour) >= MIN_TRACES_OF_AN_HOUR]
+        passing, lowest, highest = sum(map(sum, hours)), min(shares, default=None), max(shares, default=None)
+        effects.append(SharePassing(share, len(passes), passing, lowest, highest))
     return effects
-
-
-def _passing(share: float, passes: list[tuple[int, bool]]) -> SharePassing:
-    hours = [
-        [passed for _, passed in of_hour] for _, of_hour in groupby(sorted(passes), key=lambda item: item[0])
-    ]
-    shares = [sum(hour) / len(hour) for hour in hours if len(hour) >= MIN_TRACES_OF_AN_HOUR]
-    return SharePassing(
-        share,
-        len(passes),
-        sum(passed for _, passed in passes),
-        min(shares, default=None),
-        max(shares, default=None),
-    )
 
 
 def repeats(novelties: Iterable[float], kept: Iterable[bool] | None = None) -> list[Repeats]:

@@ -50,7 +50,13 @@ def score_traces(
     """
     traces = _Traces(source, given.settings.limits.trace_bytes)
     if validate_only:
-        _validate(traces, given)
+        settings = given.settings
+        decode = partial(decode_trace, max_bytes=settings.limits.trace_bytes, unwrap=settings.records.unwrap)
+        if good := sum(1 for _ in traces.each(decode)):
+            backend, policy = settings.embedding.backend, settings.policy.digest
+            errors.print(
+                f"{counted(good, 'trace')} would be scored: embedding.backend {backend}, policy {policy}"
+            )
     else:
         scores = None if keep is html is None else Scores(given.settings)
         _score(traces, given, scores)
@@ -61,21 +67,6 @@ def score_traces(
                 scores.save(html, content=content)
                 errors.print(f"page: {printable(str(html))}", markup=False)
     return traces.exit_status()
-
-
-def _validate(traces: _Traces, given: Scoring) -> None:
-    settings = given.settings
-    good = sum(
-        1
-        for _ in traces.each(
-            partial(decode_trace, max_bytes=settings.limits.trace_bytes, unwrap=settings.records.unwrap)
-        )
-    )
-    backend, policy = settings.embedding.backend, settings.policy.digest
-    if good:
-        errors.print(
-            f"{counted(good, 'trace')} would be scored: embedding.backend {backend}, policy {policy}"
-        )
 
 
 def _score(traces: _Traces, given: Scoring, scores: Scores | None) -> None:

@@ -19,6 +19,7 @@ from knowledgepulse_worker.settings import EmbeddingSettings, Settings
 from knowledgepulse_worker.tools.score.offline import embedder_name, make_scorer, score_line
 from knowledgepulse_worker.tools.score.score_report import passing_ranks
 from knowledgepulse_worker.tools.terminal.lines import file_errors
+from knowledgepulse_worker.tools.terminal.reports import write_text
 
 
 class Scores:
@@ -98,9 +99,7 @@ class Scores:
         Raises:
             InputError: the file cannot be written.
         """
-        page = self.html(content=content)
-        with file_errors(path, "written"):
-            path.write_text(page, encoding="utf-8")
+        write_text(path, self.html(content=content))
 
     def _repr_html_(self) -> str:
         """Return the page in a frame of its own, for notebooks."""

@@ -94,8 +94,7 @@ def _rule(policy: Policy, domain: str) -> dict[str, Any]:
 
 def _rows(records: Sequence[ScoredRecord], folder: int, *, content: bool) -> Iterator[list[Any]]:
     """Yield the rows of the table; the script of the page names their columns."""
-    earlier: dict[str, int] = {}
-    for at, record in enumerate(records):
+    for at, (record, nearest) in enumerate(zip(records, _nearest(records), strict=True)):
         score, told = record.score, record.content if content else None
         yield [
             record.source[folder:] if content else str(at + 1),
@@ -106,21 +105,26 @@ def _rows(records: Sequence[ScoredRecord], folder: int, *, content: bool) -> Ite
             record.counts.steps if record.counts else None,
             [round(value, 4) for value in (*asdict(score.dimensions).values(), score.learned or 0.0)],
             score.overrides,
-            earlier.get(score.nearest or ""),
+            nearest,
             score.withheld,
             told.objective[:_EXCERPT] if told else "",
             told.result[:_EXCERPT] if told else "",
         ]
+
+
+def _nearest(records: Sequence[ScoredRecord]) -> list[int | None]:
+    """Return the number of the earlier trace that is nearest to each; None if it is not on the page."""
+    earlier: dict[str, int] = {}
+    nearest = []
+    for at, record in enumerate(records):
+        nearest.append(earlier.get(record.score.nearest or ""))
         earlier[record.id] = at
+    return nearest
 
 
 def _with_steps(scores: Scores, order: Sequence[int], *, content: bool) -> Iterator[tuple[int, Any]]:
     """Yield the traces whose steps the page has, as far as they fit: the best, their nearest, a sample."""
-    earlier: dict[str, int] = {}
-    nearest: list[int | None] = []
-    for at, record in enumerate(scores.records):
-        nearest.append(earlier.get(record.score.nearest or ""))
-        earlier[record.id] = at
+    nearest = _nearest(scores.records)
     best = order[:BEST]
     rest = order[BEST :: max(1, (len(order) - BEST) // SAMPLE)]
     chosen = dict.fromkeys([*best, *(near for at in best if (near := nearest[at]) is not None), *rest])

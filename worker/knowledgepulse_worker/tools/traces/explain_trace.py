@@ -36,24 +36,33 @@ def explain(record: ScoredRecord, policy: Policy, *, otherwise: bool = False) ->
     yield f"trace {printable(record.id)}"
     at = "" if record.timestamp_ms is None else f" at {time_text(record.timestamp_ms)}"
     yield f"from {printable(record.source)}{at}"
-    yield from _content(record)
+    if record.content is not None:
+        yield f"objective: {printable(record.content.objective)}"
+        yield from (f"  {printable(step)}" for step in record.content.steps)
+        yield f"result: {printable(record.content.result)}"
+        yield ""
     yield _decision(record)
     yield ""
     if would is not None:
         yield f"under policy {policy.digest}, which did not score it:"
         yield _decision(would)
         yield ""
-    score = (would or record).score
     if explanation is None:
         yield from _without_weights(record, policy)
     else:
         yield f"policy {policy.digest}:"
-        yield from _sum(score, explanation)
-        yield from _why(score, explanation)
+        yield from _explained((would or record).score, explanation)
 
 
-def _why(score: Score, explanation: Explanation) -> Iterator[str]:
-    """Yield what a learned value and the novelty come from, and what decided."""
+def _explained(score: Score, explanation: Explanation) -> Iterator[str]:
+    """Yield the sum of a score, what a learned value and the novelty come from, and what decided."""
+    for part in explanation.parts:
+        product = f"{part.value:.4f} × {part.weight:<5g} = {part.points:.4f}"
+        yield f"  {_name(part.dimension)} {product} of at most {part.weight:g}"
+    yield f"  {_name('sum')} {'':16} {explanation.weighted:.4f}"
+    yield from _overridden(score)
+    if score.overrides:
+        yield f"  {_name('score')} {'':16} {score.quality_score:.4f}"
     if explanation.learned:
         yield ""
         yield "the largest contributions to the learned value, in log odds; they are not causes:"
@@ -82,38 +91,14 @@ def _without_weights(record: ScoredRecord, policy: Policy) -> Iterator[str]:
 
 
 def _decision(record: ScoredRecord) -> str:
-    score = record.score
-    withheld = ""
+    score, domain, withheld = record.score, printable(record.score.domain), ""
+    if record.task_domain != score.domain:
+        domain += f" (no profile is named {printable(record.task_domain)})"
     if score.withheld == "novelty":
         withheld = f"; novelty {score.novelty:.4f} is withheld"
     elif score.withheld not in (None, "score"):
         withheld = f"; {score.withheld} {getattr(record, score.withheld)} is withheld"
-    return f"{decision_text(score, _domain(record))}{withheld}: {score.decision}"
-
-
-def _content(record: ScoredRecord) -> Iterator[str]:
-    if record.content is None:
-        return
-    yield f"objective: {printable(record.content.objective)}"
-    yield from (f"  {printable(step)}" for step in record.content.steps)
-    yield f"result: {printable(record.content.result)}"
-    yield ""
-
-
-def _domain(record: ScoredRecord) -> str:
-    if record.task_domain == record.score.domain:
-        return printable(record.score.domain)
-    return f"{printable(record.score.domain)} (no profile is named {printable(record.task_domain)})"
-
-
-def _sum(score: Score, explanation: Explanation) -> Iterator[str]:
-    for part in explanation.parts:
-        product = f"{part.value:.4f} × {part.weight:<5g} = {part.points:.4f}"
-        yield f"  {_name(part.dimension)} {product} of at most {part.weight:g}"
-    yield f"  {_name('sum')} {'':16} {explanation.weighted:.4f}"
-    yield from _overridden(score)
-    if score.overrides:
-        yield f"  {_name('score')} {'':16} {score.quality_score:.4f}"
+    return f"{decision_text(score, domain)}{withheld}: {score.decision}"
 
 
 def _overridden(score: Score) -> Iterator[str]:

@@ -97,7 +97,10 @@ def list_traces(
         return
     listed = _listed(given, is_listed, time.monotonic() + (wait or 0))
     if near is not None:
-        listed = heapq.nsmallest(near, listed, key=_distance)
+        # With a share, the threshold is the lowest score that passed then.
+        listed = heapq.nsmallest(
+            near, listed, key=lambda record: abs(record.score.quality_score - record.score.threshold)
+        )
     if as_json:
         for record in listed:
             click.echo(_line(record))
@@ -158,11 +161,6 @@ def _none_of(records: Collection[ScoredRecord]) -> str:
         f"none of {counted(len(records), 'trace')} matches: their scores are {min(scores):.4f} to "
         f"{max(scores):.4f}, their domains {printable(', '.join(domains))}"
     )
-
-
-def _distance(record: ScoredRecord) -> float:
-    """Return how far a score is from its threshold; with a share, from the lowest score that passed then."""
-    return abs(record.score.quality_score - record.score.threshold)
 
 
 def _line(record: ScoredRecord) -> str:
