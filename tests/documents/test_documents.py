@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from concurrent.futures import Future
+from contextlib import contextmanager
 from threading import Thread
 from uuid import uuid4
 
@@ -12,7 +13,7 @@ import pytest
 
 from knowledgepulse_worker.tools.demo.processes import free_ports
 from support.backends import AgentRun, FakePhoenix
-from support.documents import DOCUMENTS, QUICKSTART, Reader, blocks, read, section, table
+from support.documents import DOCUMENTS, Reader, blocks, read, section, starts, table
 
 NEEDS_KAFKA = {
     "README.md",
@@ -67,15 +68,14 @@ def phoenix():
     thread.join()
 
 
-@pytest.fixture
-def reader(request, tmp_path):
+@contextmanager
+def reading(request, document, folder):
     """A reader with an empty folder or a checkout.
 
     If the document needs Kafka, only addresses, ports and names of topics are replaced by the test's own.
     """
-    document = request.node.callspec.params["document"]
     # The cache of `datasets` knows a dataset by its relative path, and would give that of another test.
-    environment = {"HF_HOME": str(tmp_path.with_name(f"{tmp_path.name}-cache"))}
+    environment = {"HF_HOME": str(folder.with_name(f"{folder.name}-cache"))}
     renamed, prefix = {}, ""
     if document in NEEDS_KAFKA:
         servers = request.getfixturevalue("broker").bootstrap_servers
@@ -101,23 +101,28 @@ def reader(request, tmp_path):
         }
     if document in NEEDS_BACKEND:
         renamed["http://127.0.0.1:6006"] = request.getfixturevalue("phoenix")
-    checkout = (
-        not document.startswith("docs/")
-        or FROM_A_CHECKOUT in read(document).lower()
-        or QUICKSTART in read(document)
-    )
-    reader = Reader(tmp_path, environment, renamed, prefix, checkout=checkout)
+    checkout = not document.startswith("docs/") or FROM_A_CHECKOUT in read(document).lower()
+    reader = Reader(folder, environment, renamed, prefix, checkout=checkout)
     yield reader
     reader.close()
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "document", [marked(name) for name in DOCUMENTS if blocks(name) and name != UNENDING]
-)
-def test_a_document_does_what_it_says(document, reader):
-    reader.read(document)
+@pytest.fixture(scope="module")
+def reader_of_the_quickstart(request, tmp_path_factory):
+    """The one reader of the README and of the pages that go on from its quickstart: it is followed once."""
+    with reading(request, "README.md", tmp_path_factory.mktemp("quickstart")) as reader:
+        yield reader
+
+
+@pytest.fixture
+def reader(request, tmp_path):
+    """The reader of the quickstart and of what goes on from it, or of this document alone."""
+    document = request.node.callspec.params["document"]
+    if starts(document):
+        yield request.getfixturevalue("reader_of_the_quickstart")
+    else:
+        with reading(request, document, tmp_path) as reader:
+            yield reader
 
 
 @pytest.mark.slow
@@ -147,3 +152,14 @@ def test_the_way_to_a_dataset_needs_no_trainer(document, reader, tmp_path):
     (kept,) = load_dataset(str(tmp_path / "dataset"), cache_dir=str(tmp_path / "cache"), split=["train"])
     assert kept.num_rows > 0
     assert min(kept["score"]) >= 0.35
+
+
+# Those of the quickstart come last: its worker runs until the end.
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "document",
+    [marked(name) for name in sorted(DOCUMENTS, key=starts) if blocks(name) and name != UNENDING],
+)
+def test_a_document_does_what_it_says(document, reader):
+    reader.read(document)

@@ -91,6 +91,11 @@ def table(document: str, heading: str) -> list[str]:
     return [line for line in section.splitlines() if line.startswith("|")][2:]
 
 
+def starts(document: str) -> bool:
+    """Tell whether its reader follows the quickstart: that of the README, and of pages that go on from it."""
+    return document == "README.md" or QUICKSTART in read(document)
+
+
 class Reader:
     """A reader who runs a document's blocks in order, in an empty folder or in a checkout.
 
@@ -118,6 +123,7 @@ class Reader:
         self._environment = {**os.environ, "PATH": path, "ROOT": str(ROOT), "COLUMNS": "200", **environment}
         self._background: list[subprocess.Popen[bytes]] = []
         self._previous: tuple[list[str], str] = ([], "")
+        self._has_started = False
         for entry in ROOT.iterdir() if checkout else ():
             if not entry.name.startswith("."):
                 (folder / entry.name).symlink_to(entry)
@@ -125,10 +131,13 @@ class Reader:
     def read(self, document: str, skip: str | None = None) -> None:
         """Run every block of a document; raise AssertionError if an output differs from the document.
 
+        Of documents that follow the quickstart, the first does it for the others.
+
         ``skip``: a heading of the second level, whose blocks are not run.
         """
-        if QUICKSTART in read(document):
+        if QUICKSTART in read(document) and not self._has_started:
             self._follow("README.md", section("README.md", "Quickstart"))
+        self._has_started |= starts(document)
         skipped = [] if skip is None else section(document, skip)
         self._follow(document, [block for block in blocks(document) if block not in skipped])
 
