@@ -15,7 +15,7 @@ from knowledgepulse_worker.tools.backends.all_backends import BACKENDS
 from knowledgepulse_worker.tools.demo.processes import free_ports
 from knowledgepulse_worker.tools.evaluations.run_evaluations import evaluations_group, run_evaluations
 from support import metrics_page as page
-from support.backends import FAKES, AgentRun
+from support.backends import AgentRun, FakeMLflow
 from support.otlp import attributes_of, logs_of, spans_of
 from support.streams import Message, Stream, headers_of, own_settings, score_of
 from support.traces import made
@@ -180,15 +180,17 @@ async def test_progress_and_probes_are_served(scored):
 RUNS = 60
 """More runs of each backend than a request has scores."""
 
+PULLED_FROM = (FakeMLflow.name, "phoenix")
+
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def runs():
-    return {fake.name: [AgentRun(number) for number in range(RUNS)] for fake in FAKES}
+    return [AgentRun(number) for number in range(RUNS)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def outputs_of_runs(broker, runs, tmp_path_factory):
-    """Return a stream with the scored traces of runs that were pulled from each of the backends."""
+    """Return a stream with the scored traces of runs that were pulled from two backends."""
     sections = {"embedding": {"backend": "none"}, "policy": {"threshold": 0.2}}
     settings = own_settings(broker.bootstrap_servers, "runs", sections)
     stream = Stream(settings, tmp_path_factory.mktemp("runs"))
@@ -197,22 +199,26 @@ async def outputs_of_runs(broker, runs, tmp_path_factory):
         made(
             run.objective,
             [{"type": "thought"}] * (run.number % 7 + 1),
-            pulled_from={"backend": fake.name, "run": fake().run_id(run)},
+            pulled_from={"backend": backend, "run": FakeMLflow().run_id(run)},
         )
-        for fake in FAKES
-        for run in runs[fake.name]
+        for backend in PULLED_FROM
+        for run in runs
     ]
     raw = await stream.publish(Message(trace.to_json(), partition=n % 2) for n, trace in enumerate(traces))
     await stream.scored(raw)
     return stream
 
 
-@pytest.fixture(params=FAKES, ids=lambda fake: fake.name)
-def fake(request, runs, monkeypatch):
-    for name in BACKENDS[request.param.name].variables[0]:
+@pytest.fixture
+def fake(runs, monkeypatch):
+    """The one backend that keeps a score twice unless it is asked for those that it has.
+
+    The unit tests of backends run the same against each.
+    """
+    for name in BACKENDS[FakeMLflow.name].variables[0]:
         monkeypatch.setenv(name, "hidden")
-    backend = request.param()
-    backend.runs = [*runs[backend.name]]
+    backend = FakeMLflow()
+    backend.runs = [*runs]
     return backend
 
 
@@ -244,7 +250,7 @@ def written(fake):
 async def all_read(stream, command):
     """Wait until the positions of all outputs are committed."""
     async with asyncio.timeout(LIMIT):
-        while await position(stream) < len(FAKES) * RUNS:
+        while await position(stream) < len(PULLED_FROM) * RUNS:
             assert command.process.returncode is None, command.log()
             await asyncio.sleep(0.1)
 
@@ -283,8 +289,7 @@ async def test_each_score_is_in_the_backend_once_whatever_is_down_refused_or_kil
     assert "hidden" not in logs
 
 
-async def test_a_command_whose_backend_is_down_ends_as_usual(scored_runs):
-    fake = FAKES[0]()
+async def test_a_command_whose_backend_is_down_ends_as_usual(scored_runs, fake):
     fake.is_down = True
     async with (
         fake.served() as url,

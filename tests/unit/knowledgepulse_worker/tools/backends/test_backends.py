@@ -245,11 +245,10 @@ def score(run, value=0.5):
 async def test_each_score_is_there_once_however_often_it_is_sent(fake):
     fake.runs = [AgentRun(0), AgentRun(1)]
     first, second = (score(fake.run_id(run)) for run in fake.runs)
-    async with fake.served() as url, connected(fake.name, url, "default") as backend:
-        assert await backend.send([]) == []
-        for _ in range(2):
-            assert await backend.send([first, second]) == []
-        assert await backend.send([replace(first, value=0.875)]) == []
+    async with fake.served() as url:
+        for scores in ([], [first, second], [first, second], [replace(first, value=0.875)]):
+            async with connected(fake.name, url, "default") as backend:  # as after a restart
+                assert await backend.send(scores) == []
     assert {run: [score[0] for score in scores.values()] for run, scores in fake.scores.items()} == {
         first.run: [0.875],
         second.run: [0.5],
