@@ -135,8 +135,14 @@ def test_texts_longer_than_the_window_are_counted_and_truncated(make_real):
     assert embedder.identity != make_real().identity
 
 
+SOME, ALL = 40, 154
+"""How many of the real traces are scored; all of them, which takes long, by `make check NAME=reference`."""
+
+
 @pytest.mark.model
-@pytest.mark.parametrize(("max_tokens", "count"), [(256, 154), (512, 25)])  # 512 tokens take thrice the time
+@pytest.mark.parametrize(
+    ("max_tokens", "count"), [(256, SOME), (512, 15), pytest.param(256, ALL, marks=pytest.mark.reference)]
+)
 def test_with_sdk_truncation_the_real_traces_score_as_the_reference(
     traces, reference_scores, max_tokens, count
 ):
@@ -166,17 +172,18 @@ def fast_precision(request):
 
 
 @pytest.mark.model
+@pytest.mark.parametrize("count", [SOME, pytest.param(ALL, marks=pytest.mark.reference)])
 def test_in_a_fast_precision_scores_are_the_references_within_a_thousandth(
-    traces, reference_scores, fast_precision
+    traces, reference_scores, fast_precision, count
 ):
     """So no decision flips unless a score is that close to its threshold."""
     embedder = make_model(truncation="sdk", precision=fast_precision)
     scorer = Scorer(lambda text: embedder.embed([text]).vectors[0])
 
-    scores = {trace.id: scorer.evaluate(trace).quality_score for trace in traces}
+    scores = {trace.id: scorer.evaluate(trace).quality_score for trace in traces[:count]}
 
     assert embedder.identity == make_model(truncation="sdk").identity
-    expected = {expected["id"]: expected["score_minilm_256_tokens"] for expected in reference_scores}
+    expected = {expected["id"]: expected["score_minilm_256_tokens"] for expected in reference_scores[:count]}
     assert scores == pytest.approx(expected, rel=0, abs=1e-3)
     assert scores != pytest.approx(expected, rel=0, abs=1e-6)
 
