@@ -1,4 +1,4 @@
-"""A partition of the raw topic has no leader, or one that lacks records that have been scored already."""
+"""A cluster of three brokers, one of which dies: a coordinator, a leader of partitions, or a replica."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from aiokafka.admin import NewTopic
 from aiokafka.client import AIOKafkaClient
 
 from chaos.brokers import running_brokers
+from chaos.play import judge, play
+from chaos.rows import ROWS
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from support import metrics_page as page
 from support.kafka_release import needs_kafka
@@ -25,6 +27,13 @@ LIMIT = 120
 def brokers():
     with running_brokers(3) as brokers:
         yield brokers
+
+
+@pytest.mark.timeout(900)  # every wait in a row has its own limit
+async def test_every_outcome_is_committed_once_although_a_coordinator_dies(brokers, tmp_path):
+    """The short form of a row of chaos: each worker has a transaction open then."""
+    row = ROWS["coordinators"]
+    judge(row, await play(row, row.short, brokers, tmp_path, print))
 
 
 @pytest.fixture
