@@ -8,6 +8,7 @@ import os
 import re
 import tomllib
 from datetime import date
+from functools import cache
 from importlib import import_module
 
 import pytest
@@ -48,19 +49,25 @@ def metrics():
     return {name for registry in registries for name in registry._names_to_collectors}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_metric_that_is_named_is_there(document, metrics):
+def unknown(pattern, known):
+    """Return what the documents name in a form, and what is not known, by document."""
+    named = {document: set(re.findall(pattern, read(document))) for document in DOCUMENTS}
+    assert any(named.values())
+    return {
+        document: left for document in DOCUMENTS if (left := named[document] - known - removed_in(document))
+    }
+
+
+def test_every_metric_that_is_named_is_there(metrics):
     assert REMOVED.isdisjoint(metrics)
-    assert set(re.findall(r"\bkp_[a-z_]+\b", read(document))) <= metrics | removed_in(document)
+    assert unknown(r"\bkp_[a-z_]+\b", metrics) == {}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_setting_that_is_named_is_there(document):
+def test_every_setting_that_is_named_is_there():
     """In the text; the blocks are run."""
     settings = {f"{name}.{key}" for name, model in sections().items() for key in model.model_fields}
-    named = set(re.findall(rf"`((?:{'|'.join(sections())})\.[a-z_]+)(?: = [^`]+)?`", read(document)))
     assert REMOVED.isdisjoint(settings)
-    assert named <= settings | removed_in(document)
+    assert unknown(rf"`((?:{'|'.join(sections())})\.[a-z_]+)(?: = [^`]+)?`", settings) == {}
 
 
 @pytest.mark.parametrize("document", [name for name in DOCUMENTS if "<!-- generated:" in read(name)])
@@ -134,25 +141,37 @@ def test_the_trace_in_the_readme_is_one_of_the_demos_with_its_score():
     assert f"nearest earlier trace: {score['nearest'].removesuffix('…')}" in shown
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_block_says_what_it_is(document):
+def test_every_block_says_what_it_is():
     """Without a tag nobody would know whether to run it, or to compare it."""
-    assert {block.tag for block in blocks(document)} <= RUN | SHOWN
+    untagged = [
+        f"{document}:{block.line}"
+        for document in DOCUMENTS
+        for block in blocks(document)
+        if block.tag not in RUN | SHOWN
+    ]
+    assert untagged == []
 
 
+@cache
 def anchors(document):
     """The headings as Git hosts name them."""
     headings = re.findall(r"^#+ (.+)$", read(document), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_link_into_the_project_leads_somewhere(document):
-    for path, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", read(document)):
-        target = (ROOT / document).parent / path if path else ROOT / document
-        assert target.exists(), path
-        if anchor:
-            assert anchor in anchors(target.resolve().relative_to(ROOT)), f"{path}#{anchor}"
+def leads_somewhere(document, path, anchor):
+    target = (ROOT / document).parent / path if path else ROOT / document
+    return target.exists() and (not anchor or anchor in anchors(target.resolve().relative_to(ROOT)))
+
+
+def test_every_link_into_the_project_leads_somewhere():
+    links = [
+        (document, path, anchor)
+        for document in DOCUMENTS
+        for path, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", read(document))
+    ]
+    assert links
+    assert [link for link in links if not leads_somewhere(*link)] == []
 
 
 def test_every_picture_is_on_a_page():
@@ -172,32 +191,33 @@ def commands_in(document):
     )
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_make_target_that_is_named_is_there(document):
+def all_of(program):
+    """Return where a program is called in the documents, and with which words."""
+    return [
+        (f"{document}: {line}", line.split()[1:])
+        for document in DOCUMENTS
+        for line in commands_in(document)
+        if line.split()[0] == program
+    ]
+
+
+def test_every_make_target_that_is_named_is_there():
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    for line in commands_in(document):
-        program, *words = line.split()
-        if program == "make":
-            assert words[0] in targets, line
+    assert [line for line, words in all_of("make") if words[0] not in targets] == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_extra_that_is_named_is_there(document):
+def test_every_extra_that_is_named_is_there():
     """pip only warns of an unknown one."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    named = re.findall(r"(?:\.|knowledgepulse-worker)\[(\w+)\]", read(document))
-    assert set(named) <= project["optional-dependencies"].keys()
+    assert unknown(r"(?:\.|knowledgepulse-worker)\[(\w+)\]", project["optional-dependencies"].keys()) == {}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_option_that_is_named_is_there(document):
-    for line in commands_in(document):
-        program, *words = line.split()
-        if program == "kp-worker":
-            parameters = command(*words).params
-            options = {name for parameter in parameters for name in parameter.opts + parameter.secondary_opts}
-            named = {word.split("=")[0] for word in words if word.startswith("--")}
-            assert named <= options | {"--help"}, line
+def test_every_option_that_is_named_is_there():
+    for line, words in all_of("kp-worker"):
+        parameters = command(*words).params
+        options = {name for parameter in parameters for name in parameter.opts + parameter.secondary_opts}
+        named = {word.split("=")[0] for word in words if word.startswith("--")}
+        assert named <= options | {"--help"}, line
 
 
 @pytest.mark.parametrize(
@@ -240,13 +260,12 @@ def test_the_scorer_in_the_package_docstring_is_public():
     assert "Scorer" in knowledgepulse_worker.__all__
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_example_of_a_consumer_reads_committed_records(document):
+def test_every_example_of_a_consumer_reads_committed_records():
     """The client's default would also show the records of aborted transactions."""
-    for block in blocks(document):
+    for document, block in ((name, block) for name in DOCUMENTS for block in blocks(name)):
         consumers = re.findall(r"AIOKafkaConsumer\((.*?)\n    \)", block.text, re.DOTALL)
-        assert len(consumers) == block.text.count("AIOKafkaConsumer(")
-        assert all('isolation_level="read_committed"' in consumer for consumer in consumers)
+        assert len(consumers) == block.text.count("AIOKafkaConsumer("), document
+        assert all('isolation_level="read_committed"' in consumer for consumer in consumers), document
 
 
 FIGURES = tomllib.loads((ROOT / "docs/figures.toml").read_text(encoding="utf-8"))
@@ -293,10 +312,17 @@ def test_a_limit_is_that_of_its_setting_or_constant(text, source):
     assert float(number) * UNITS[unit] == pytest.approx(value)
 
 
-@pytest.mark.parametrize("document", [name for name in FIGURED if name not in NEWS])
-def test_a_default_in_the_text_is_that_of_its_setting(document):
-    for section, name, value in re.findall(r"`([a-z]+)\.([a-z_]+)`, ([\d.]+) s by default", read(document)):
-        assert getattr(getattr(Settings(), section), name) == pytest.approx(float(value))
+def test_a_default_in_the_text_is_that_of_its_setting():
+    settings = Settings()
+    pages = [name for name in FIGURED if name not in NEWS]
+    told = [
+        each
+        for page in pages
+        for each in re.findall(r"`([a-z]+)\.([a-z_]+)`, ([\d.]+) s by default", read(page))
+    ]
+    assert told
+    for section, name, value in told:
+        assert getattr(getattr(settings, section), name) == pytest.approx(float(value)), name
 
 
 def test_the_home_page_tells_the_default_commit_intervals():
