@@ -7,23 +7,20 @@ import pytest
 from knowledgepulse_convert import INPUT_FORMATS, input_format_of
 from support.conversions import FOLDER, outcomes_of, read_cases
 
-CASES = [
-    pytest.param(case, id=f"{file.stem}: {case['name']}")
-    for file in sorted(FOLDER.glob("*.jsonl"))
-    for case in read_cases(file)
-]
+FILES = sorted(FOLDER.glob("*.jsonl"))
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_document_gives_these_traces_and_losses(case):
-    before = deepcopy(case["document"])
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_each_document_of_a_format_gives_these_traces_and_losses(file):
+    for case in read_cases(file):
+        before = deepcopy(case["document"])
 
-    assert outcomes_of(case) == case["expected"]
-    assert case["document"] == before
+        assert outcomes_of(case) == case["expected"], case["name"]
+        assert case["document"] == before, case["name"]
 
 
 def test_the_members_of_lines_rule_out_no_format_that_fits():
-    documents = [case.values[0]["document"] for case in CASES]
+    documents = [case["document"] for file in FILES for case in read_cases(file)]
 
     found = [input_format_of(document) for document in documents if document]
 

@@ -16,12 +16,6 @@ from knowledgepulse_worker.tools.convert.file_conversion import convert_lines
 from support.conversions import FOLDER, read_cases
 from support.memory import traced
 
-CASES = [
-    pytest.param(case, id=f"{file.stem}: {case['name']}")
-    for file in sorted(FOLDER.glob("*.jsonl"))
-    for case in read_cases(file)
-]
-
 
 def outcomes(case, text):
     """Return the traces and the losses, or the kind of the error, of each run in a file."""
@@ -34,11 +28,12 @@ def outcomes(case, text):
     ]
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_document_on_one_line_is_the_document_on_many(case):
-    document = case["document"]
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.jsonl")), ids=lambda file: file.stem)
+def test_a_document_on_one_line_is_the_document_on_many(file):
+    for case in read_cases(file):
+        one, many = (json.dumps(case["document"], indent=indent) for indent in (None, 1))
 
-    assert outcomes(case, json.dumps(document)) == outcomes(case, json.dumps(document, indent=1))
+        assert outcomes(case, one) == outcomes(case, many), case["name"]
 
 
 def test_spans_on_many_lines_each_are_the_spans_on_a_line_each():
