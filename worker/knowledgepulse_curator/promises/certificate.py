@@ -25,7 +25,7 @@ from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.tools.policies.estimates import Array
 
 with extra("policy"):
-    from scipy import stats
+    import scipy  # which imports `scipy.stats` on first use, as that takes half a second
 
 CONFIDENCE = 0.9
 """The confidence of a promise, one-sided."""
@@ -64,14 +64,14 @@ def evidence(kept: Array, tasks: Array) -> Evidence:
 
 def p_value(told: Evidence, least: float) -> float:
     """Return how often so many would be kept if no more than ``least`` of all were."""
-    return float(stats.binom.sf(told.kept - 1, told.labels, least))
+    return float(scipy.stats.binom.sf(told.kept - 1, told.labels, least))
 
 
 def floor(told: Evidence, error: float = ERROR) -> float:
     """Return the largest part that labels promise: at least this is worth keeping; 0 without one."""
     if not told.kept:
         return 0.0
-    return float(stats.beta.ppf(error, told.kept, told.labels - told.kept + 1))
+    return float(scipy.stats.beta.ppf(error, told.kept, told.labels - told.kept + 1))
 
 
 def widest(
@@ -109,7 +109,7 @@ def labels_needed(rate: float, least: float, error: float = ERROR / 4) -> int | 
     None if more than :data:`_MOST_LABELS` would be needed, or no number of labels would do.
     """
     numbers = np.arange(1, _MOST_LABELS + 1)
-    power = stats.binom.sf(stats.binom.isf(error, numbers, least), numbers, rate)
+    power = scipy.stats.binom.sf(scipy.stats.binom.isf(error, numbers, least), numbers, rate)
     enough = np.flatnonzero(power >= _POWER)
     return int(numbers[enough[0]]) if rate > least and len(enough) else None
 

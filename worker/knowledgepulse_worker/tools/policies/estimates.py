@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from knowledgepulse_worker.extras import extra
 
 with extra("policy"):
-    from scipy import stats
+    import scipy  # which imports `scipy.stats` on first use, as that takes half a second
 
 Array = NDArray[Any]
 
@@ -42,7 +42,7 @@ class Estimate(NamedTuple):
 
 def share(count: int, total: int) -> Estimate:
     """Return a share with its Wilson interval; a bootstrap would take none of a few for certain."""
-    interval = stats.binomtest(count, total).proportion_ci(CONFIDENCE_LEVEL, method="wilson")
+    interval = scipy.stats.binomtest(count, total).proportion_ci(CONFIDENCE_LEVEL, method="wilson")
     return Estimate(count / total, float(interval.low), float(interval.high))
 
 
@@ -54,7 +54,7 @@ def kth_largest(values: Array, k: int) -> Estimate:
     """
     descending = np.sort(values)[::-1]
     n = len(descending)
-    reached = stats.binom.sf(k - 1, n, np.arange(1, n + 1) / n)
+    reached = scipy.stats.binom.sf(k - 1, n, np.arange(1, n + 1) / n)
     high, low = (descending[np.searchsorted(reached, tail)] for tail in _TAILS)
     return Estimate(float(descending[k - 1]), float(low), float(high))
 
