@@ -36,7 +36,7 @@ from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
 
 def install_faults() -> None:
     """Modify this process, and let signals inject its faults."""
-    knowledgepulse_worker.stream.warm_embedder.load_embedder = _load_noisy
+    knowledgepulse_worker.embedding.load.load_embedder = _load_noisy
     knowledgepulse_worker.stream.reload.RELOAD_INTERVAL = 0.2
     GroupCoordinator._send_req = _send_unless_muted
     TransactionalProducer.send_group_offsets = _send_group_offsets_unless_held  # type: ignore[method-assign, assignment]
@@ -100,7 +100,7 @@ def _hold(number: int, frame: FrameType | None) -> None:
     _held = next((place for place, signal in HOLD.items() if signal == number), None)
 
 
-_load_embedder = knowledgepulse_worker.stream.warm_embedder.load_embedder
+_load_embedder = knowledgepulse_worker.embedding.load.load_embedder
 _send_request = GroupCoordinator._send_req
 _start_producer = TransactionalProducer.start
 _send_group_offsets = TransactionalProducer.send_group_offsets

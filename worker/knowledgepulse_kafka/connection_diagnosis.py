@@ -130,7 +130,11 @@ async def _failures(
         await asyncio.sleep(0)  # the client closes a failed connection in the next loop iteration
         for server, result in zip(servers, results, strict=True):
             if isinstance(result, (OSError, KafkaError, ValueError)):
-                yield _explained(config, address(*server), result, origin)
+                where = address(*server)
+                if refusal := _first_refusal(config, where, result):
+                    yield SecurityError(refusal)
+                else:
+                    yield NoBrokerError(f"{where}{origin}: {_cause(config, result)}")
             elif isinstance(result, BaseException):
                 raise result
         servers = [broker for result in results if isinstance(result, list) for broker in result]
@@ -183,15 +187,6 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         cause = (
             None if isinstance(cause, TokenError) else cause.__cause__
         )  # a TokenError's text includes its cause
-
-
-def _explained(config: Config, server: str, error: Exception, origin: str) -> ClientError:
-    """Return the error for a failed connection, which names the setting to fix if there is one.
-
-    ``origin``: what is to be told of the server's address, if it cannot be reached.
-    """
-    refusal = _first_refusal(config, server, error)
-    return SecurityError(refusal) if refusal else NoBrokerError(f"{server}{origin}: {_cause(config, error)}")
 
 
 def explanation(config: Config, server: str, error: Exception) -> str:

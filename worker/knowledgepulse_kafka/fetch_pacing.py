@@ -83,14 +83,11 @@ class FetchPacing:
         if isinstance(request, FetchRequest):
             waited_ms = (self._clock() - began) * 1000
             is_early = waited_ms < MAX_WAIT_MS.of(request) and _is_empty(response)
-            self._note(node, request, is_early=is_early)
+            last = self._pauses.pop(node, None)
+            if is_early:
+                seconds = SHORTEST_PAUSE if last is None else min(LONGEST_PAUSE, 2 * last.seconds)
+                self._pauses[node] = _Pause(_positions(request), seconds, self._clock() + seconds)
         return response
-
-    def _note(self, node: int, request: FetchRequest, *, is_early: bool) -> None:
-        last = self._pauses.pop(node, None)
-        if is_early:
-            seconds = SHORTEST_PAUSE if last is None else min(LONGEST_PAUSE, 2 * last.seconds)
-            self._pauses[node] = _Pause(_positions(request), seconds, self._clock() + seconds)
 
     def actions(self, assignment: Any) -> tuple[Any, ...]:
         """Return what to ask each node for now, and after how many seconds to look again."""

@@ -34,15 +34,11 @@ async def require_group_of_consumers(client: AIOKafkaClient, config: Config) -> 
         answer = await client.send(node, _GroupsRequest([], _OTHER_TYPES, {}))
         for group, _, state, kind, _ in answer.groups:
             if group == config.group:
-                raise BrokerError(_taken(config, kind.lower(), state))
-
-
-def _taken(config: Config, kind: str, state: str) -> str:
-    members = "no members" if state in ("Empty", "Dead") else "members"
-    return (
-        f"{config.prefix}group: {config.group}: the brokers keep this id for a {kind} group, which has "
-        f"{members}; set another one, or delete that group with kafka-{kind}-groups.sh --delete"
-    )
+                name, members = kind.lower(), "no members" if state in ("Empty", "Dead") else "members"
+                raise BrokerError(
+                    f"{config.prefix}group: {group}: the brokers keep this id for a {name} group, which has "
+                    f"{members}; set another one, or delete that group with kafka-{name}-groups.sh --delete"
+                )
 
 
 class _GroupsResponse_v5(Response):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming

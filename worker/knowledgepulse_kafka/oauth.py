@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from base64 import b64encode
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
@@ -163,7 +164,10 @@ class ClientCredentials:
             raise TokenError(f"{self._refused}: {said}", refused=True)
         if answer.status != 200 or not isinstance(given.get("access_token"), str):
             raise TokenError(f"{self._endpoint}: returned no token: HTTP status {answer.status}")
-        return given["access_token"], _seconds(given.get("expires_in"))
+        seconds = 0.0  # if the server does not state it
+        with suppress(KeyError, TypeError, ValueError, OverflowError):
+            seconds = max(0.0, float(given["expires_in"]))
+        return given["access_token"], seconds
 
 
 def _members(answer: HttpAnswer) -> dict[str, Any]:
@@ -173,11 +177,3 @@ def _members(answer: HttpAnswer) -> dict[str, Any]:
     except ValueError:
         return {}
     return body if isinstance(body, dict) else {}
-
-
-def _seconds(expires_in: Any) -> float:
-    """Return a token's lifetime in seconds; 0 if the server does not state it."""
-    try:
-        return max(0.0, float(expires_in))
-    except (TypeError, ValueError, OverflowError):
-        return 0.0

@@ -315,15 +315,12 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is unty
         if reason == CloseReason.CONNECTION_BROKEN and isinstance(exc, IncompleteReadError | OSError):
             for request, answer in unanswered:
                 if not answer.cancelled() and isinstance(error := answer.exception(), KafkaConnectionError):
-                    error.args = (f"closes the connection at {_told(request)}",)
+                    at = f"{name_of(request.API_KEY)} version {request.API_VERSION}"
+                    error.args = (f"closes the connection at {at}",)
         return closed
 
     def authenticator_oauth(self) -> Any:
         return _TokenAuthenticator(sasl_oauth_token_provider=TOKEN_PROVIDER.of(self))
-
-
-def _told(request: Any) -> str:
-    return f"{name_of(request.API_KEY)} version {request.API_VERSION}"
 
 
 async def create_conn(host: str, port: int, **options: Any) -> AIOKafkaConnection:

@@ -230,14 +230,12 @@ class _ControlBatch:
 
     def __next__(self) -> Record:
         """Return a control record that the client can parse."""
-        return Record(self.base_offset, -1, None, self._key(), None, [])
-
-    def _key(self) -> bytes:
         try:
             _version, control_type = _CONTROL_KEY.unpack_from(next(self._client).key)
+            key = _CONTROL_KEY.pack(0, control_type)
         except Exception:  # noqa: BLE001 - parsers raise many kinds; all mean that there is no such record
-            return _UNKNOWN_CONTROL
-        return _CONTROL_KEY.pack(0, control_type)
+            key = _UNKNOWN_CONTROL
+        return Record(self.base_offset, -1, None, key, None, [])
 
 
 class _AnyBatch:
@@ -276,7 +274,11 @@ class _AnyBatch:
 
     def _placeholders(self, reason: Literal["undecodable", "too_large"], problem: str) -> Iterator[Record]:
         """Yield a placeholder for each remaining offset."""
-        fault = Fault(reason, f"{self._description()}: {problem}")
+        codec, last = self._codec(), self.next_offset - 1
+        name = _CODECS.get(codec, f"codec {codec}") if codec else "not compressed"
+        digest = sha256(self._data).hexdigest()
+        batch = f"the batch up to offset {last} ({name}, {len(self._data)} bytes, sha256 {digest})"
+        fault = Fault(reason, f"{batch}: {problem}")
         timestamp, timestamp_type = self._time()
         for offset in range(self._next_to_yield(), self.next_offset):
             yield Record(offset, timestamp, timestamp_type, None, None, [], fault)
@@ -289,13 +291,6 @@ class _AnyBatch:
 
     def _codec(self) -> int:
         raise NotImplementedError
-
-    def _description(self) -> str:
-        codec = self._codec()
-        name = _CODECS.get(codec, f"codec {codec}") if codec else "not compressed"
-        digest = sha256(self._data).hexdigest()
-        last = self.next_offset - 1
-        return f"the batch up to offset {last} ({name}, {len(self._data)} bytes, sha256 {digest})"
 
 
 class _Batch(_AnyBatch):
@@ -359,15 +354,13 @@ class _LegacyBatch(_AnyBatch):
     """A message set in format v0 or v1, which brokers before 4.0 still accept."""
 
     def _records(self) -> Iterator[Any]:
-        if self._codec():
+        if codec := self._codec():
+            key = _LEGACY_HEADER[self._data[_MAGIC_OFFSET]]
+            value = key + _LENGTH.size + max(0, _LENGTH.unpack_from(self._data, key)[0])
+            compressed = self._data[value + _LENGTH.size :]
             # The client inflates it again, which is acceptable because such batches are rare.
-            self._fetch.inflated += len(inflate(self._codec(), self._compressed(), self._fetch.batch_bytes))
+            self._fetch.inflated += len(inflate(codec, compressed, self._fetch.batch_bytes))
         yield from self._client
-
-    def _compressed(self) -> memoryview:
-        key = _LEGACY_HEADER[self._data[_MAGIC_OFFSET]]
-        value = key + _LENGTH.size + max(0, _LENGTH.unpack_from(self._data, key)[0])
-        return self._data[value + _LENGTH.size :]
 
     def _codec(self) -> int:
         return self._data[_LEGACY_ATTRIBUTES_OFFSET] & _CODEC_BITS

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import GroupAuthorizationFailedError, KafkaError, TopicAuthorizationFailedError
 
 from knowledgepulse_kafka.authorized_operations import on_group, on_topics
@@ -50,11 +49,22 @@ async def require_rights(config: Config, rights: Iterable[Right]) -> None:
     client, began = new_client(config), time.monotonic()
     try:
         await client.bootstrap()
-        missing = await _missing(client, list(rights))
+        wanted = list(rights)
+        topics = {right.name for right in wanted if right.resource == "topic"}
+        allowed = await on_topics(client, sorted(topics))
+        for right in wanted:
+            if right.resource == "group":
+                allowed |= await on_group(client, right.name)
     except KafkaError as error:
         raise await unreachable(config, error, began) from error
     finally:
         await client.close()
+    # A right that the broker does not report counts as granted.
+    missing = [
+        right
+        for right in wanted
+        if not allowed.get((right.resource, right.name), -1) >> _BITS[right.operation] & 1
+    ]
     if missing:
         raise missing_rights(missing)
 
@@ -79,19 +89,6 @@ def denied_right(error: BaseException, operation: str) -> SecurityError | None:
         case GroupAuthorizationFailedError(args=[group]):
             return missing_rights([Right("Read", "group", group)])
     return None
-
-
-async def _missing(client: AIOKafkaClient, rights: list[Right]) -> list[Right]:
-    allowed = await on_topics(client, sorted({right.name for right in rights if right.resource == "topic"}))
-    for right in rights:
-        if right.resource == "group":
-            allowed |= await on_group(client, right.name)
-    return [
-        right
-        for right in rights
-        # A right that the broker does not report counts as granted.
-        if not allowed.get((right.resource, right.name), -1) >> _BITS[right.operation] & 1
-    ]
 
 
 def topic_rights(operations: Iterable[str], *names: str) -> Iterator[Right]:

@@ -50,16 +50,12 @@ def main(factory: str, seconds: float) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     while (content := _read(sys.stdin.buffer)) is not None:
         signal.setitimer(signal.ITIMER_REAL, seconds)
-        answer = _answer(call, content)
+        try:
+            answer = RETURNED + call(content)
+        except Exception as error:  # noqa: BLE001 - a function of the user may raise anything
+            answer = FAILED + type(error).__name__[:MAX_NAME].encode()
         signal.setitimer(signal.ITIMER_REAL, 0)
         _write(answers, answer)
-
-
-def _answer(call: ChildFunction, content: bytes) -> bytes:
-    try:
-        return RETURNED + call(content)
-    except Exception as error:  # noqa: BLE001 - a function of the user may raise anything
-        return FAILED + type(error).__name__[:MAX_NAME].encode()
 
 
 def _read(stream: BinaryIO) -> bytes | None:

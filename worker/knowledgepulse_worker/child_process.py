@@ -91,7 +91,8 @@ class ChildProcess:
                 raise CallError("timeout") from None
             except (ConnectionError, asyncio.IncompleteReadError):
                 self._process = None
-                timed_out = await _ended(process) == -signal.SIGALRM
+                await _wait(process)
+                timed_out = await _kill(process) == -signal.SIGALRM
                 raise CallError("timeout" if timed_out else "crashed") from None
             except BaseException:
                 self._process = None  # its late answer would be mistaken for the next call's
@@ -129,7 +130,17 @@ async def _asked(process: Process, value: bytes) -> bytes:
         ConnectionError: it has ended. Processes that it started may hold its pipe, which then has no end.
         asyncio.IncompleteReadError: likewise.
     """
-    asking = asyncio.create_task(_ask(process, value))
+    assert process.stdin is not None  # noqa: S101 - they are pipes
+    assert process.stdout is not None  # noqa: S101
+    stdin, stdout = process.stdin, process.stdout
+
+    async def ask() -> bytes:
+        stdin.write(len(value).to_bytes(LENGTH_BYTES, "big") + value)
+        await stdin.drain()
+        length = await stdout.readexactly(LENGTH_BYTES)
+        return await stdout.readexactly(int.from_bytes(length, "big"))
+
+    asking = asyncio.create_task(ask())
     try:
         while process.returncode is None and not asking.done():
             await asyncio.wait({asking}, timeout=_LOOK_INTERVAL)
@@ -139,25 +150,6 @@ async def _asked(process: Process, value: bytes) -> bytes:
         return asking.result()
     finally:
         asking.cancel()
-
-
-async def _ask(process: Process, value: bytes) -> bytes:
-    assert process.stdin is not None  # noqa: S101 - it is a pipe
-    process.stdin.write(len(value).to_bytes(LENGTH_BYTES, "big") + value)
-    await process.stdin.drain()
-    return await _answer(process)
-
-
-async def _answer(process: Process) -> bytes:
-    assert process.stdout is not None  # noqa: S101 - it is a pipe
-    length = await process.stdout.readexactly(LENGTH_BYTES)
-    return await process.stdout.readexactly(int.from_bytes(length, "big"))
-
-
-async def _ended(process: Process) -> int | None:
-    """Return the exit status of a process that has stopped answering; kill it if it is still running."""
-    await _wait(process)
-    return await _kill(process)
 
 
 async def _kill(process: Process) -> int | None:

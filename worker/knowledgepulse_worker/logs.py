@@ -66,7 +66,6 @@ def configure(settings: LogFormat) -> None:
     handler.addFilter(WithoutContent())
     handler.addFilter(RepeatFilter(CLIENT))
     handler.addFilter(RepeatFilter("opentelemetry"))
-    handler.addFilter(_is_no_bad_request)
     ours = logging.getLevelNamesMapping()[settings.level]
     theirs = logging.INFO if ours == logging.DEBUG else max(ours, logging.WARNING)
     logging.basicConfig(handlers=[handler], level=theirs, force=True)
@@ -141,7 +140,9 @@ class JsonFormatter(_Formatter):
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             line |= {"error": type(error).__qualname__, "traceback": format_error(error)}
-        return json.dumps({key: _well_formed(text) for key, text in line.items()})
+        # Strict JSON parsers reject lone surrogates.
+        texts = {key: text.encode("utf-8", "backslashreplace").decode() for key, text in line.items()}
+        return json.dumps(texts)
 
 
 class WithoutContent(logging.Filter):
@@ -187,18 +188,6 @@ def _is_no_attempt(record: logging.LogRecord) -> bool:
     return record.msg not in _ATTEMPTS
 
 
-def _is_no_bad_request(record: logging.LogRecord) -> bool:
-    """Return False for a malformed HTTP request.
-
-    The HTTP client receives the error, and anyone could flood the log with such requests.
-    """
-    if record.name != "aiohttp.server" or record.exc_info is None:
-        return True
-    from aiohttp.http_exceptions import HttpProcessingError  # noqa: PLC0415 - too slow for `--help`
-
-    return not isinstance(record.exc_info[1], HttpProcessingError)
-
-
 def format_error(error: BaseException) -> str:
     """Return an error's traceback, with those of its causes, but without the texts of unexpected errors.
 
@@ -234,8 +223,3 @@ def _without_content(value: Any) -> Any:
     if isinstance(value, BaseException) and not _is_safe(value):
         return type(value).__qualname__
     return value
-
-
-def _well_formed(text: str) -> str:
-    """Return the text with lone surrogates escaped, which strict JSON parsers reject."""
-    return text.encode("utf-8", "backslashreplace").decode()

@@ -12,6 +12,7 @@ import click
 
 from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_kafka.topics import Topic
+from knowledgepulse_worker.embedding.load import warm_embedder
 from knowledgepulse_worker.errors import EXPECTED, StartError, exit_status_of
 from knowledgepulse_worker.extras import require_worker
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin, permitted_admin
@@ -19,7 +20,6 @@ from knowledgepulse_worker.kafka.worker_rights import worker_rights
 from knowledgepulse_worker.kafka.worker_topics import differences
 from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.settings import RegistrySettings, Settings, doubts_about, load_settings
-from knowledgepulse_worker.stream.warm_embedder import warm_embedder
 from knowledgepulse_worker.terminal.config_option import config_option, settings_file
 from knowledgepulse_worker.terminal.lazy_command import imported
 from knowledgepulse_worker.terminal.printable import printable_lines
@@ -94,11 +94,9 @@ async def _require_brokers(settings: Settings) -> None:
 
 def _topics(settings: Settings) -> None:
     existing = asyncio.run(_usable_topics(settings))
-    _say(
-        "topics",
-        ", ".join(_told(topic) for _, topic in sorted(existing.items())),
-        differences(existing, settings.topics),
-    )
+    topics = [topic for _, topic in sorted(existing.items())]
+    told = ", ".join(f"{topic.name} ({counted(topic.partitions, 'partition')})" for topic in topics)
+    _say("topics", told, differences(existing, settings.topics))
 
 
 async def _usable_topics(settings: Settings) -> dict[str, Topic]:
@@ -115,10 +113,6 @@ async def _usable_topics(settings: Settings) -> dict[str, Topic]:
 def _transactions(settings: Settings) -> None:
     transactional_id = asyncio.run(try_transaction(settings.kafka))
     _say("transactions", f"one was begun as {transactional_id}, and aborted")
-
-
-def _told(topic: Topic) -> str:
-    return f"{topic.name} ({counted(topic.partitions, 'partition')})"
 
 
 def _model(settings: Settings) -> None:

@@ -144,7 +144,9 @@ class _Group(CommandGroup):
         """Run a command; an error of standard output is one line, and the exit status 1."""
         for number in stop_signals():  # before the imports: a container's first process ignores others
             signal.signal(number, _exit_on_signal)
-        _keep_linear_algebra_to_one_thread()
+        # NumPy's OpenBLAS reads this when it is imported. A look-up in a novelty cache is too small for more
+        # threads: where the cores are busy, they wait for each other, and the event loop for them.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         _require_streams()
         try:
             try:
@@ -228,15 +230,6 @@ def main(ctx: click.Context) -> None:
     leave_out_attempts()
     if ctx.invoked_subcommand not in _WARN_THEMSELVES:
         _warn_of_ignored_variables()
-
-
-def _keep_linear_algebra_to_one_thread() -> None:
-    """Let NumPy's OpenBLAS, which reads this when it is imported, use one thread, unless the user chooses.
-
-    A look-up in a novelty cache is too small for more: where the cores are busy, its threads wait for each
-    other, and the event loop for them.
-    """
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _require_streams() -> None:

@@ -39,47 +39,26 @@ class Embedder(Protocol):
     """Turns texts into unit vectors; the same text gives the same vector up to rounding.
 
     Implementations are called from up to ``parallel`` threads at once, never from the event loop's.
+
+    Attributes:
+        dimensions: the length of the vectors.
+        identity: a hash of everything that makes vectors comparable: weights, window, dimensions, input.
+        precision: the number format of the arithmetic.
+        device: ``cpu`` or ``cuda``.
+        runtime: the name and version of the library that computes.
+        parallel: the best number of threads that call concurrently.
+        batch: the number of texts per call beyond which throughput no longer grows.
+        description: the model's human-readable name.
     """
 
-    @property
-    def dimensions(self) -> int:
-        """The length of the vectors."""
-        ...
-
-    @property
-    def identity(self) -> str:
-        """A hash of everything that makes vectors comparable: weights, window, dimensions, input."""
-        ...
-
-    @property
-    def precision(self) -> Precision:
-        """The number format of the arithmetic."""
-        ...
-
-    @property
-    def device(self) -> str:
-        """The device: ``cpu`` or ``cuda``."""
-        ...
-
-    @property
-    def runtime(self) -> str:
-        """The name and version of the library that computes."""
-        ...
-
-    @property
-    def parallel(self) -> int:
-        """The best number of threads that call concurrently."""
-        ...
-
-    @property
-    def batch(self) -> int:
-        """The number of texts per call beyond which throughput no longer grows."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """The model's human-readable name."""
-        ...
+    dimensions: int
+    identity: str
+    precision: Precision
+    device: str
+    runtime: str
+    parallel: int
+    batch: int
+    description: str
 
     def warm(self) -> None:
         """Prepare at the start so that the first texts need not wait.

@@ -91,7 +91,8 @@ class Forward:
         if not hasattr(self._threads, "request"):
             self._threads.request = self._network.create_infer_request()
         request: openvino.InferRequest = self._threads.request
-        padded = np.zeros((1, self._padded_length(len(ids))), dtype=np.int64)
+        length = min(-(-len(ids) // _LENGTH_MULTIPLE) * _LENGTH_MULTIPLE, self._longest)
+        padded = np.zeros((1, length), dtype=np.int64)
         padded[0, : len(ids)] = ids
         # Copy the inputs, since memory that was shared with a request has corrupted the heap when both were
         # freed.
@@ -109,6 +110,3 @@ class Forward:
 
         with ThreadPoolExecutor(self._parallel) as threads:
             list(threads.map(run, range(self._parallel)))
-
-    def _padded_length(self, length: int) -> int:
-        return min(-(-length // _LENGTH_MULTIPLE) * _LENGTH_MULTIPLE, self._longest)

@@ -97,7 +97,10 @@ class LexicalEmbedder:
             truncated += is_cut
             parts += read + [""] * (MAX_PARTS - len(read))
         embedded = self._compiled([*map(lowered, parts)]) if self._compiled else self._embedded(parts)
-        buckets = _buckets(embedded) if self._reads_parts else None
+        buckets = None
+        if self._reads_parts:
+            ends = embedded.numbers.cumsum().tolist()
+            buckets = [embedded.buckets[start:end].tobytes() for start, end in pairwise([0, *ends])]
         return Embeddings(embedded.vectors, truncated, buckets=buckets)
 
     def _embedded(self, parts: Sequence[str]) -> WordVectors:
@@ -115,22 +118,12 @@ class LexicalEmbedder:
             np.where(hashes & np.uint64(1 << 31), weights, -weights),
             len(counts) * self.dimensions,
         )
-        vectors = self._vectors(np.asarray(sums, np.float64).reshape(len(counts), self.dimensions))
-        numbers = sizes.reshape(-1, MAX_PARTS).sum(axis=1)
-        return WordVectors(vectors, buckets_of(hashes, BUCKETS).astype(np.uint16), numbers)
-
-    def _vectors(self, sums: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Return the vectors of texts from the sums of their parts, :data:`MAX_PARTS` for each text."""
-        units = _normalized(sums)
+        units = _normalized(np.asarray(sums, np.float64).reshape(len(counts), self.dimensions))
         totals = np.rint(_PARTS * units).reshape(-1, MAX_PARTS, self.dimensions).sum(axis=1)
         totals[~totals.any(axis=1), 0] = 1  # no words, or they cancel each other out
-        return _normalized(totals).astype(np.float32)
-
-
-def _buckets(words: WordVectors) -> list[bytes]:
-    """Return the buckets of each text's words for learned values."""
-    ends = words.numbers.cumsum().tolist()
-    return [words.buckets[start:end].tobytes() for start, end in pairwise([0, *ends])]
+        vectors = _normalized(totals).astype(np.float32)
+        numbers = sizes.reshape(-1, MAX_PARTS).sum(axis=1)
+        return WordVectors(vectors, buckets_of(hashes, BUCKETS).astype(np.uint16), numbers)
 
 
 def _weights(count: NDArray[np.float64], common: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -8,10 +8,12 @@ import os
 from importlib.util import find_spec
 
 from knowledgepulse_worker.embedding.base import Embedder, ModelInput
+from knowledgepulse_worker.embedding.cores import usable_cores
 from knowledgepulse_worker.embedding.lexical import LexicalEmbedder
+from knowledgepulse_worker.embedding.speed import Speed, measure
 from knowledgepulse_worker.errors import ModelError
 from knowledgepulse_worker.extras import extra
-from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
+from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings, Settings
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +45,22 @@ def load_embedder(settings: EmbeddingSettings, cache: CacheSettings, parallel: i
         )
     logger.info("%s runs in %s on %s", embedder.description, embedder.runtime, embedder.device)
     return embedder
+
+
+def warm_embedder(settings: Settings) -> tuple[Embedder | None, Speed | None]:
+    """Load the embedder of a worker, use it once, and time it; return None for both without one.
+
+    An embedder that always fails does so here, where no record is blamed.
+
+    Raises:
+        EmbeddingError: the model cannot be loaded, or fails.
+        MissingExtraError: the packages that run it are not installed.
+    """
+    embedder = load_embedder(settings.embedding, settings.cache, usable_cores())
+    if embedder is None:
+        return None, None
+    embedder.warm()
+    return embedder, measure(embedder, settings.limits.budget)
 
 
 def _load_model(settings: EmbeddingSettings, parallel: int) -> Embedder:

@@ -48,11 +48,7 @@ class Replicas:
             # The worker's other clients tell of quotas.
             topics = TopicAdmin(self._settings.kafka, self._settings.topics, Throttle())
             async with asyncio.timeout(_ANSWER_LIMIT), topics as admin:
-                self.waits = tuple(await _short_of_replicas(admin))
-
-
-async def _short_of_replicas(admin: TopicAdmin) -> list[Wait]:
-    short = await admin.short_of_replicas(admin.written)
-    with suppress(ClientError):  # without a right to the coordinators' own topics
-        short += await admin.short_of_replicas(_OF_COORDINATORS)
-    return short
+                short = await admin.short_of_replicas(admin.written)
+                with suppress(ClientError):  # without a right to the coordinators' own topics
+                    short += await admin.short_of_replicas(_OF_COORDINATORS)
+                self.waits = tuple(short)

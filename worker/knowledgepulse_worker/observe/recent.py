@@ -154,6 +154,13 @@ class History(msgspec.Struct, frozen=True):
     letter_minutes: list[tuple[int, dict[str, int]]]
 
 
+_KEPT = (
+    *("scores", "scoring_seconds", "end_to_end_seconds", "origins", "unprofiled", "dead_letters"),
+    *("truncations", "skips"),
+)
+"""The lists of a history that :class:`Recent` has under the same names."""
+
+
 class Recent:
     """The latest scores, times, origins, traces and dead letters.
 
@@ -214,16 +221,9 @@ class Recent:
             began=self.began,
             totals=self.totals,
             last_output=self.last_output,
-            scores=list(self.scores),
-            scoring_seconds=list(self.scoring_seconds),
-            end_to_end_seconds=list(self.end_to_end_seconds),
-            origins=list(self.origins),
             letters={domain: list(letters) for domain, letters in self.letters.items()},
-            unprofiled=list(self.unprofiled),
             traces={decision: list(traces) for decision, traces in self.traces.items()},
-            dead_letters=list(self.dead_letters),
-            truncations=list(self.truncations),
-            skips=list(self.skips),
+            **{name: list(getattr(self, name)) for name in _KEPT},
             seconds=list(self._seconds),
             minutes=list(self._minutes),
             letter_minutes=list(self._letters),
@@ -234,10 +234,7 @@ class Recent:
         self.began, self.last_output = history.began, history.last_output
         self.before_restart = None if history.last_output is None else history.at
         self.totals.update(history.totals)
-        for name in (
-            *("scores", "scoring_seconds", "end_to_end_seconds", "origins", "unprofiled", "dead_letters"),
-            *("truncations", "skips"),
-        ):
+        for name in _KEPT:
             getattr(self, name).extend(getattr(history, name))
         for domain, letters in history.letters.items():
             self.letters[domain].extend(letters)

@@ -27,7 +27,6 @@ from knowledgepulse_worker.observe.recent import (
     LAST_SCORES,
     LETTER_MINUTES,
     RATE_SECONDS,
-    Recent,
     RecentDeadLetter,
     RecentTrace,
     excerpt,
@@ -130,8 +129,14 @@ class Status:
             before_restart=recent.before_restart,
             content_shown=content,
             verdict=self._verdict().shown(settings.web.runbook),
-            truncations=_truncations(recent),
-            skips=_skips(recent),
+            truncations=[
+                ReplacedOffsets(partition, offsets[0], len(offsets), at)
+                for partition, offsets, at in reversed(recent.truncations)
+            ],
+            skips=[
+                SkippedOffsets(partition, offsets[0], len(offsets), why, at)
+                for partition, offsets, why, at in reversed(recent.skips)
+            ],
             worker=self._worker(now),
             outcomes=self._outcomes(),
             scores=self._scores(now),
@@ -142,7 +147,9 @@ class Status:
             evaluation=self.evaluation(content=content),
             latency=self._latency(now.value("kp_budget_seconds")),
             transactions=self._transactions(),
-            in_flight=_in_flight(now),
+            in_flight=InFlight(
+                int(now.value("kp_in_flight_records")), int(now.value("kp_in_flight_records_limit"))
+            ),
             partitions=_partitions(now),
             traces={
                 route.participle: [_trace(trace, content=content) for trace in reversed(recent.traces[name])]
@@ -274,33 +281,8 @@ class _Values:
         return next((sample.labels for sample in self._samples.get(name, ())), {})
 
 
-def _truncations(recent: Recent) -> list[ReplacedOffsets]:
-    return [
-        ReplacedOffsets(partition, offsets[0], len(offsets), at)
-        for partition, offsets, at in reversed(recent.truncations)
-    ]
-
-
-def _skips(recent: Recent) -> list[SkippedOffsets]:
-    return [
-        SkippedOffsets(partition, offsets[0], len(offsets), why, at)
-        for partition, offsets, why, at in reversed(recent.skips)
-    ]
-
-
-def _in_flight(now: _Values) -> InFlight:
-    return InFlight(
-        int(now.value("kp_in_flight_records")),
-        int(now.value("kp_in_flight_records_limit")),
-    )
-
-
 def _partitions(now: _Values) -> Partitions:
-    counts = now.by("kp_partitions", "state")
-    return Partitions(int(counts.get("topic", 0)), int(counts.get("owned", 0)), [*_owned(now)])
-
-
-def _owned(now: _Values) -> Iterator[OwnedPartition]:
+    counts, owned = now.by("kp_partitions", "state"), []
     gauges = {key: now.by(name, "partition") for key, name in _PARTITION_GAUGES.items()}
     for number in sorted({label for gauge in gauges.values() for label in gauge}, key=int):
         values = {key: gauge.get(number) for key, gauge in gauges.items()}
@@ -308,7 +290,8 @@ def _owned(now: _Values) -> Iterator[OwnedPartition]:
             value if value is None else int(value)
             for value in (values["lag"], values["vectors"], values["recovering"])
         )
-        yield OwnedPartition(int(number), lag, vectors, recovering, values["last_commit"])
+        owned.append(OwnedPartition(int(number), lag, vectors, recovering, values["last_commit"]))
+    return Partitions(int(counts.get("topic", 0)), int(counts.get("owned", 0)), owned)
 
 
 def _breakdown(traces: Iterable[tuple[str | None, Decision]], listed: Collection[str] | None) -> Breakdown:

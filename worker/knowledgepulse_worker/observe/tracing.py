@@ -72,18 +72,24 @@ class Tracing:
             outcome: the outcome, recorded as attributes ``kp.<name>`` unless None.
         """
         try:
-            clock = _Clock()
+            now, monotonic = time.time_ns(), time.monotonic()
+
+            def nanoseconds(moment: float) -> int:
+                return now - round((monotonic - moment) * 1e9)
+
             span = self._tracer.start_span(
                 f"process {record.topic}",
                 _PROPAGATOR.extract(_carrier(record.headers)),
                 SpanKind.CONSUMER,
                 self._attributes(record, outcome),
-                start_time=clock.nanoseconds(taken),
+                start_time=nanoseconds(taken),
             )
             if embedded is not None:
-                self._embedded(span, *map(clock.nanoseconds, embedded))
-            self._published(span, output, clock.nanoseconds(sent), clock.now)
-            span.end(clock.now)
+                started, ended = map(nanoseconds, embedded)
+                within = self._tracer.start_span("embed", set_span_in_context(span), start_time=started)
+                within.end(ended)
+            self._published(span, output, nanoseconds(sent), now)
+            span.end(now)
         except Exception:
             logger.exception("%s has no span", record.source)
 
@@ -102,9 +108,6 @@ class Tracing:
             "messaging.message.body.size": len(record.value or b""),
             **{f"kp.{name}": item for name, item in outcome.items() if item is not None},
         }
-
-    def _embedded(self, parent: Span, started: int, ended: int) -> None:
-        self._tracer.start_span("embed", set_span_in_context(parent), start_time=started).end(ended)
 
     def _published(self, parent: Span, topic: str, started: int, ended: int) -> None:
         attributes = {
@@ -140,21 +143,6 @@ def otlp_tracing(group: str) -> Iterator[Tracing]:
         yield Tracing(provider.get_tracer(SERVICE, __version__), group)
     finally:
         provider.shutdown()
-
-
-class _Clock:
-    """Conversion of monotonic times to nanoseconds since the epoch.
-
-    Attributes:
-        now: time of construction.
-    """
-
-    def __init__(self) -> None:
-        self.now = time.time_ns()
-        self._monotonic = time.monotonic()
-
-    def nanoseconds(self, moment: float) -> int:
-        return self.now - round((self._monotonic - moment) * 1e9)
 
 
 def _carrier(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, str]:

@@ -122,20 +122,15 @@ class TraceExporter(SpanExporter):
             self._size += size
             is_root = span.parent is None or span.parent.is_remote
             run.has_root |= is_root
-            dropped = self._drop()
+            dropped = 0
+            while self._size > MAX_BYTES:
+                _, oldest = self._runs.popitem(last=False)
+                self._size -= oldest.size
+                dropped += 1
         if dropped:
             self._delivery.lose(dropped, "too many runs are open")
         if is_root or is_first:
             self._delivery.call_later(GRACE if is_root else LONGEST_WAIT, partial(self._complete, name, run))
-
-    def _drop(self) -> int:
-        """Drop the oldest runs while all together are too large; return their number."""
-        dropped = 0
-        while self._size > MAX_BYTES:
-            _, run = self._runs.popitem(last=False)
-            self._size -= run.size
-            dropped += 1
-        return dropped
 
     def _complete(self, name: str, run: _Run) -> None:
         with self._lock:

@@ -154,19 +154,11 @@ class Policy(BaseModel):
         return values
 
     @model_validator(mode="after")
-    def _bounded(self) -> Policy:
+    def _consistent(self) -> Policy:
         if len(self.profiles) > MAX_DOMAINS:
             raise ValueError(f"at most {MAX_DOMAINS} domains are allowed, got {len(self.profiles)}")
-        return self
-
-    @model_validator(mode="after")
-    def _one_rule(self) -> Policy:
         if self.share is not None and "threshold" in self.model_fields_set:
             raise ValueError(_TWO_RULES)
-        return self
-
-    @model_validator(mode="after")
-    def _window_for_each_share(self) -> Policy:
         for name, profile in self.profiles.items():
             if profile.share is not None and math.ceil(1 / profile.share) > self.share_window:
                 raise ValueError(

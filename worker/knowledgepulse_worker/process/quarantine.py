@@ -127,7 +127,11 @@ class Quarantine:
 
         A record whose processing raised stays in progress; one that was cancelled does not.
         """
-        self._count(location)
+        offsets = self._offsets_alone.get(location.partition)
+        if offsets is not None:
+            offsets.add(location.offset)
+            if len(offsets) == self._most_alone:
+                self._pass(location.partition)
         await self._told(alone=location)
         try:
             yield
@@ -160,13 +164,6 @@ class Quarantine:
             self._is_silent = True
         else:
             self._tell(blameless=True)
-
-    def _count(self, location: Location) -> None:
-        offsets = self._offsets_alone.get(location.partition)
-        if offsets is not None:
-            offsets.add(location.offset)
-            if len(offsets) == self._most_alone:
-                self._pass(location.partition)
 
     def _pass(self, partition: int) -> None:
         """Treat a partition's records as always from now on."""

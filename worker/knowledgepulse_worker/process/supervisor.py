@@ -138,16 +138,12 @@ class Supervisor:
                 pauses = _pauses()
             pause = next(pauses)
             logger.error("the worker %s; starting it again in %g s", ending, pause)
-            self._tell_end(status, pause)
+            if status == StartError.exit_status:  # the reason comes first where only a person can remove it
+                self._port.without_child(State.REFUSED, _needs_you(self._error or self._last_end, pause))
+            self._port.without_child(State.STARTING, self._last_end)
             if not await self._unless_stopped(asyncio.sleep(pause)):
                 break
         return 0
-
-    def _tell_end(self, status: int, pause: float) -> None:
-        """Show how the process ended; the reason comes first where only a person can remove it."""
-        if status == StartError.exit_status:
-            self._port.without_child(State.REFUSED, _needs_you(self._error or self._last_end, pause))
-        self._port.without_child(State.STARTING, self._last_end)
 
     async def _wait_for_broker(self) -> None:
         # A worker that was ready stays ready: while the broker is down, no other worker could do more.

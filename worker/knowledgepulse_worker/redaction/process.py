@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 from knowledgepulse_worker.child_process import CallError, ChildProcess
 from knowledgepulse_worker.errors import RedactionError, SettingsError
 from knowledgepulse_worker.redaction.function import SETTING
@@ -11,7 +9,7 @@ from knowledgepulse_worker.redaction.function import SETTING
 _FACTORY = "knowledgepulse_worker.redaction.function:redacting"
 
 
-class RedactionProcess:
+class RedactionProcess(ChildProcess):
     """A process that redacts one trace at a time and is replaced when it ends.
 
     This is an asynchronous context manager, which starts the process on entry.
@@ -22,15 +20,7 @@ class RedactionProcess:
     """
 
     def __init__(self, function: str, timeout: float) -> None:
-        self._child = ChildProcess(_FACTORY, function.encode(), timeout, f"{SETTING}: {function}")
-
-    async def __aenter__(self) -> Self:
-        """Start the process; raise a SettingsError if the function cannot be imported."""
-        await self._child.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._child.__aexit__(*error)
+        super().__init__(_FACTORY, function.encode(), timeout, f"{SETTING}: {function}")
 
     async def redact(self, value: bytes) -> bytes:
         """Return the JSON that the function makes of a trace; it may not be a valid trace.
@@ -40,7 +30,7 @@ class RedactionProcess:
                 (``crashed``).
         """
         try:
-            return await self._child.call(value)
+            return await self.call(value)
         except CallError as error:
             raise RedactionError(error.reason, error.details) from None
         except SettingsError as error:

@@ -12,7 +12,6 @@ Score traces in any process, with or without an embedder::
 The KnowledgePulse SDK 0.1.1 is the reference for the formula.
 """
 
-from knowledgepulse_worker.policy import Decision
 from knowledgepulse_worker.scoring.cache import LOOK_UPS, Nearest, VectorCache
 from knowledgepulse_worker.scoring.content import Content, Graded, StepText, content, shortened, task_of
 from knowledgepulse_worker.scoring.counts import Counts, count_steps, count_trace, reading_of
@@ -20,12 +19,9 @@ from knowledgepulse_worker.scoring.dimensions import (
     Dimensions,
     Scorable,
     Shape,
-    complexity,
     novelty,
-    outcome_confidence,
     scorable,
     shape_of,
-    tool_diversity,
 )
 from knowledgepulse_worker.scoring.explanation import (
     Explanation,
@@ -35,7 +31,7 @@ from knowledgepulse_worker.scoring.explanation import (
     similarity_text,
 )
 from knowledgepulse_worker.scoring.facts import FACTS
-from knowledgepulse_worker.scoring.learned import NoFactsError, contributions, learned_value
+from knowledgepulse_worker.scoring.learned import NoFactsError, learned_value
 from knowledgepulse_worker.scoring.overrides import apply_overrides, overrides_of
 from knowledgepulse_worker.scoring.rescore_report import RescoreFigures, RescoreReport, rescore_all
 from knowledgepulse_worker.scoring.rescorer import Rescorer, scores_under
@@ -74,7 +70,6 @@ __all__ = [
     "AddedScore",
     "Content",
     "Counts",
-    "Decision",
     "Dimensions",
     "EmbedFunction",
     "Explanation",
@@ -98,9 +93,7 @@ __all__ = [
     "VectorCache",
     "apply_overrides",
     "bounded_id",
-    "complexity",
     "content",
-    "contributions",
     "count_steps",
     "count_trace",
     "decide",
@@ -109,7 +102,6 @@ __all__ = [
     "explain_score",
     "learned_value",
     "novelty",
-    "outcome_confidence",
     "override_effects",
     "overrides_of",
     "quality_score",
@@ -126,7 +118,6 @@ __all__ = [
     "similarity_text",
     "task_of",
     "text_in_parts",
-    "tool_diversity",
     "word_buckets",
     "words_text",
 ]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
+from knowledgepulse_worker.scoring.routing import RoutingMetadata
 
 NOVELTY_UNKNOWN = 0.5
 """Novelty if there is nothing to compare with, because the cache is empty or there is no embedder."""
@@ -41,33 +41,29 @@ class Shape(NamedTuple):
 
     @property
     def complexity(self) -> float:
-        """The variety and length of the reasoning; see :func:`complexity`."""
+        """The variety and length of the reasoning.
+
+        It adds 0.5 times the share of the four step types that occur, 0.3 if the agent recovered from an
+        error, and 0.2 for every 20 steps. Only the sum is capped at 1, not the last term.
+        """
         recovered = 0.3 if self.recoveries else 0.0
         return min(1.0, len(self.types) / 4 * 0.5 + recovered + self.steps / 20 * 0.2)
 
     @property
     def tool_diversity(self) -> float:
-        """The number of distinct tools per step; see :func:`tool_diversity`."""
+        """The number of distinct tools per step, scaled so that a new tool in every third step gives 1."""
         return min(1.0, self.tools / max(1, self.steps) * 3)
 
 
-class ScorableMetadata(Protocol):
+class ScorableMetadata(RoutingMetadata, Protocol):
     """The members of a trace's metadata that are read when it is scored and reported."""
 
     @property
-    def task_domain(self) -> str: ...  # noqa: D102 - as the schema has them, like the next ones
-    @property
-    def success(self) -> bool: ...  # noqa: D102
-    @property
-    def visibility(self) -> Visibility: ...  # noqa: D102
-    @property
-    def privacy_level(self) -> PrivacyLevel: ...  # noqa: D102
+    def success(self) -> bool: ...  # noqa: D102 - as the schema has them, like the next ones
     @property
     def agent_id(self) -> str | None: ...  # noqa: D102
     @property
     def framework(self) -> str | None: ...  # noqa: D102
-    @property
-    def ending(self) -> Any: ...  # noqa: D102
 
 
 class Scorable(Struct, gc=False):
@@ -105,15 +101,6 @@ def shape_of(trace: ReasoningTrace) -> Shape:
     return Shape(len(types), frozenset(types), types.count("error_recovery"), len(tools))
 
 
-def complexity(trace: ReasoningTrace) -> float:
-    """Return the variety and length of the reasoning.
-
-    It adds 0.5 times the share of the four step types that occur, 0.3 if the agent recovered from an error,
-    and 0.2 for every 20 steps. Only the sum is capped at 1, not the last term.
-    """
-    return shape_of(trace).complexity
-
-
 def novelty(similarity: float | None) -> float:
     """Return the distance of the trace from the nearest earlier one.
 
@@ -126,13 +113,3 @@ def novelty(similarity: float | None) -> float:
     if similarity is None:
         return NOVELTY_UNKNOWN
     return min(1.0, max(0.0, 1.0 - similarity))
-
-
-def tool_diversity(trace: ReasoningTrace) -> float:
-    """Return the number of distinct tools per step, scaled so that a new tool in every third step gives 1."""
-    return shape_of(trace).tool_diversity
-
-
-def outcome_confidence(trace: ReasoningTrace) -> float:
-    """Return the confidence in the outcome, times 0.3 if the task failed."""
-    return scorable(trace).outcome_confidence

@@ -66,7 +66,9 @@ def learned_value(profile: Profile, dimensions: Dimensions, counts: Counts | Non
     points = _points(profile, dimensions, counts)
     if profile.words is not None:
         points.append(_word_points(profile.words, _buckets_in(counts)))
-    return _logistic(profile.learned.intercept + math.fsum(points))
+    odds = profile.learned.intercept + math.fsum(points)
+    # Of the two equal forms, the one whose exponential cannot overflow.
+    return 1 / (1 + math.exp(-odds)) if odds >= 0 else math.exp(odds) / (1 + math.exp(odds))
 
 
 def contributions(profile: Profile, dimensions: Dimensions, counts: Counts | None) -> list[Contribution]:
@@ -153,8 +155,3 @@ def _told(name: str, term: Term, dimensions: Dimensions, counts: Counts | None) 
         SHARE: f"{term.mean:.0%}",
     }.get(fact.unit)
     return f"{fact.tell(counts)} (usually {usual})" if usual else fact.tell(counts)
-
-
-def _logistic(points: float) -> float:
-    # Of the two equal forms, the one whose exponential cannot overflow.
-    return 1 / (1 + math.exp(-points)) if points >= 0 else math.exp(points) / (1 + math.exp(points))

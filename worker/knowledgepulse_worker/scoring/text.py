@@ -161,7 +161,10 @@ def _unparsed(text: str) -> str:
 
 def _ends(objective: str) -> tuple[str, str]:
     first = _beginning(objective)
-    return first, _ending(objective[len(first) :])
+    words = objective[len(first) :].rsplit(maxsplit=OBJECTIVE_WORDS)[-OBJECTIVE_WORDS:]
+    end = " ".join(words)[-_MAX_ENDING:]
+    starts = [word.start() for word in _WORD.finditer(end)][-OBJECTIVE_WORDS:]
+    return first, end[starts[0] :] if starts else ""
 
 
 def _joined(parts: Iterable[str], room: int) -> str:
@@ -188,12 +191,6 @@ def _steps(trace: TraceLike, *, replies: bool) -> Iterator[str]:
 def _beginning(objective: str) -> str:
     words = _FIRST_WORDS.match(objective, 0, MAX_CHARACTERS)
     return words[0] if words else ""
-
-
-def _ending(objective: str) -> str:
-    end = " ".join(objective.rsplit(maxsplit=OBJECTIVE_WORDS)[-OBJECTIVE_WORDS:])[-_MAX_ENDING:]
-    starts = [word.start() for word in _WORD.finditer(end)][-OBJECTIVE_WORDS:]
-    return end[starts[0] :] if starts else ""
 
 
 def input_json(given: dict[str, Any] | msgspec.Raw | None) -> str:

@@ -150,13 +150,9 @@ class KafkaSettings(SecretSection):
         return self
 
     @model_validator(mode="after")
-    def _certificate_is_complete(self) -> KafkaSettings:
+    def _security_is_complete(self) -> KafkaSettings:
         if self.ssl_keyfile and not self.ssl_certfile:
             raise ValueError("ssl_keyfile needs ssl_certfile")
-        return self
-
-    @model_validator(mode="after")
-    def _sasl_is_complete(self) -> KafkaSettings:
         if not self.security_protocol.startswith("SASL"):
             return self
         if self.sasl_mechanism != "OAUTHBEARER":
@@ -186,10 +182,6 @@ class KafkaSettings(SecretSection):
             f"{interval:g} s while records wait to be scored"
         )
 
-    @property
-    def _logs_in_with_tokens(self) -> bool:
-        return self.security_protocol.startswith("SASL") and self.sasl_mechanism == "OAUTHBEARER"
-
     def _has_secret(self, name: str) -> bool:
         return bool(getattr(self, name) or getattr(self, f"{name}_file"))
 
@@ -209,7 +201,8 @@ class KafkaSettings(SecretSection):
 
     def _token_provider(self) -> TokenFunction | None:
         setting, name = "kafka.sasl_oauthbearer_token_provider", self.sasl_oauthbearer_token_provider
-        if name is None or not self._logs_in_with_tokens:
+        logs_in = self.security_protocol.startswith("SASL") and self.sasl_mechanism == "OAUTHBEARER"
+        if name is None or not logs_in:
             return None
         function = import_function(setting, name)
         if not inspect.iscoroutinefunction(function):

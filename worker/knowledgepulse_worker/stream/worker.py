@@ -24,6 +24,7 @@ from knowledgepulse_kafka.topic_reader import TopicReader
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker import __version__
 from knowledgepulse_worker.embedding import Batcher, Embedder, Speed
+from knowledgepulse_worker.embedding.load import warm_embedder
 from knowledgepulse_worker.errors import EmbeddingError, StartError, WorkerError
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.kafka.policy_topic import keep_policy
@@ -47,7 +48,6 @@ from knowledgepulse_worker.stream.checks import CHECK_INTERVAL, check_topics, re
 from knowledgepulse_worker.stream.faust import FaustApp
 from knowledgepulse_worker.stream.registry_answers import watch_answers
 from knowledgepulse_worker.stream.reload import PolicyReload
-from knowledgepulse_worker.stream.warm_embedder import warm_embedder
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.observe.tracing import Tracing  # OpenTelemetry need not be installed

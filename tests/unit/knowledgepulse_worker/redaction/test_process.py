@@ -133,7 +133,7 @@ async def test_a_function_that_ignores_the_signal_is_killed(start, monkeypatch):
 async def test_a_hostile_function_holds_up_neither_its_caller_nor_the_stop(start, how, ends):
     """What it started ends with it, unless that has a session of its own; none lives for half a minute."""
     async with asyncio.timeout(15), start("support.hostile_redaction:hostile", timeout=0.5) as process:
-        group = process._child._process.pid
+        group = process._process.pid
         try:
             result = await redacted(process, how=how)
         except RedactionError as error:
@@ -155,7 +155,7 @@ async def test_the_limit_does_not_end_a_process_that_waits_for_a_trace(start):
     async with start("functions:obeys", timeout=1) as process:
         await redacted(process, number=1)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(process._child._process.wait(), 1.5)
+            await asyncio.wait_for(process._process.wait(), 1.5)
         assert await redacted(process, number=2) == {"number": 2}
 
 
@@ -183,7 +183,7 @@ async def test_an_abandoned_call_does_not_answer_the_next(start):
     """As when the partition moves away while its trace is being redacted."""
     async with start("functions:obeys") as process:
         abandoned = asyncio.create_task(redacted(process, sleep=True))
-        while not process._child._lock.locked():
+        while not process._lock.locked():
             await asyncio.sleep(0)
         abandoned.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -218,6 +218,6 @@ async def test_an_unusable_function_is_an_error_that_names_it(start, name, probl
 async def test_the_process_ends_with_the_worker(start):
     """Also if the worker is killed, which ends its pipes, as here."""
     async with start("functions:obeys") as process:
-        child = process._child._process
+        child = process._process
         child.stdin.close()
         assert await child.wait() == 0
