@@ -80,9 +80,11 @@ quietly timeout 120 bash -c 'until [ -e opened ]; do sleep 0.2; done'
 {
     java -cp 'kafka/*' Bounded.java "$bootstrap" 2>/dev/null
     echo "Java's consumer has ended"
-    java -cp 'flink/*' Flink.java "$bootstrap" 2>/dev/null &
+    java -cp 'flink/*' Flink.java "$bootstrap" >flink.log 2>/dev/null &
     flink=$!
-    # Long enough for it to start, to read, and to end.
+    timeout 300 bash -c 'until [ "$(wc -l <flink.log)" -ge 3 ]; do sleep 1; done'
+    cat flink.log
+    # Long enough for it to end, after it has read.
     timeout 60 tail --pid "$flink" -f /dev/null || echo "Flink waits"
     touch abort
     wait "$flink"
