@@ -13,6 +13,7 @@ _AROUND = ("metadata", "shellExecution")
 _BEFORE = re.compile(
     r"(?:Chunk ID: \w+\n)?(?:Wall time: [\d.]+ seconds\n)?"
     r"(?:Process exited with code|Exit code:) (-?\d+)\n"  # Codex
+    r"|exit: (-?\d+)\n"  # Grok
 )
 _AFTER = re.compile(
     r"(?:\nExit Code: (-?\d+)(?:\n(?:Signal|Background PIDs|Process Group PGID): [^\n]*)*"  # Gemini CLI
