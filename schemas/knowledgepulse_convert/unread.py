@@ -181,14 +181,12 @@ _MARKED = [(Pattern(where), unread) for unread in UNREAD for where in unread.whe
 def unknown_format(document: Any) -> UnreadError:
     """Return an error that names the nearest format and says why the document does not have it.
 
-    A trace needs no conversion.
-
     Names that many formats use, such as ``type``, count only if the document has all of a format's names.
     """
     if not document:
         return UnreadError("the document is empty")
     first = _first(document)
-    if first.get("@type") == "ReasoningTrace":
+    if is_trace(first):
         return UnreadError("a trace already; `kp-worker publish` and `kp-worker score` take it as it is")
     if (unread := unread_kind(first)) is not None:
         return UnreadError(unread)
@@ -199,6 +197,11 @@ def unknown_format(document: Any) -> UnreadError:
     missing = ", ".join(sorted(_MEMBERS[near.name] - members))
     reason = f"no {missing}" if missing else _first_error(near, document)
     return UnreadError(f"unknown format; the nearest is {near.name}: {reason}; {_OTHERS}")
+
+
+def is_trace(document: Any) -> bool:
+    """Return whether a document is a trace, which needs no conversion."""
+    return isinstance(document, dict) and document.get("@type") == "ReasoningTrace"
 
 
 def unread_kind(line: Any) -> str | None:

@@ -45,10 +45,10 @@ from knowledgepulse_worker.tools.convert.file_conversion import (
     read_domains,
     read_outcomes,
 )
-from knowledgepulse_worker.tools.convert.results_folders import files_in, is_binary, joined
+from knowledgepulse_worker.tools.convert.results_folders import files_in, holds_traces, is_binary, joined
 from knowledgepulse_worker.tools.terminal.arguments import files_argument, is_database
 from knowledgepulse_worker.tools.terminal.console import errors, progress_bars, tell
-from knowledgepulse_worker.tools.terminal.files import Document, echo_pieces, opened
+from knowledgepulse_worker.tools.terminal.files import Document, echo_pieces, lines_of, opened
 
 _EVENT = re.compile(r"event-\d+-[\w-]+\.json")
 """The name of a file in which OpenHands keeps an event."""
@@ -124,18 +124,21 @@ class ConversionReport:
     losses: Losses = field(default_factory=Losses)
     unknown: list[str] = field(default_factory=list)  # files of folders that hold no run
 
-    def without_binary(self, files: Iterable[str]) -> Iterator[str]:
-        """Yield the files of a folder but those that hold no text, whose first line may be gigabytes."""
+    def to_convert(self, files: Iterable[str], own: list[str] | None) -> Iterator[str]:
+        """Yield the files of a folder but those that hold no text, whose first line may be gigabytes.
+
+        Those that hold traces already are added to ``own`` instead, if it is given.
+        """
         for name in files:
             try:
-                binary = is_binary(Path(name))
+                if is_binary(Path(name)):
+                    self.unknown.append(name)
+                elif own is not None and holds_traces(Path(name)):
+                    own.append(name)
+                else:
+                    yield name
             except InputError as error:
                 self.refuse(error)
-                continue
-            if binary:
-                self.unknown.append(name)
-            else:
-                yield name
 
     def refuse(self, error: InputError) -> None:
         """Report what cannot be read in a folder; the rest of it is."""
@@ -191,10 +194,11 @@ class ConversionReport:
 
     def show(self) -> None:
         """Print the totals on standard error, largest losses first."""
-        errors.print(
-            f"{counted(self.traces, 'trace')}, {self.with_outcome} with a known outcome; "
-            f"{self.failed} not converted"
-        )
+        if self.traces or self.failed:
+            errors.print(
+                f"{counted(self.traces, 'trace')}, {self.with_outcome} with a known outcome; "
+                f"{self.failed} not converted"
+            )
         if self.traces and not self.with_domain:
             errors.print("all have the task domain default; `--domain` sets others, such as code")
         for missing, traces in self.unrecorded.items():
@@ -273,10 +277,16 @@ def converted(
     progress: Progress,
     options: Options,
     wanted: Selection = EVERYTHING,
+    max_bytes: int | None = None,
 ) -> Iterator[Document]:
-    """Yield the traces of files as JSON, and report failures."""
-    for location, conversion in conversions(files, format_name, report, progress, options, wanted):
+    """Yield the traces of files as JSON, and report failures.
+
+    Files in folders that hold traces already come last, as they are; see :func:`lines_of` for ``max_bytes``.
+    """
+    own: list[str] = []
+    for location, conversion in conversions(files, format_name, report, progress, options, wanted, own):
         yield Document(location, conversion.to_json())
+    yield from lines_of(own, progress, max_bytes)
 
 
 def conversions(
@@ -286,11 +296,15 @@ def conversions(
     progress: Progress,
     options: Options,
     wanted: Selection = EVERYTHING,
+    own: list[str] | None = None,
 ) -> Iterator[tuple[str, Conversion]]:
-    """Yield the conversions of files with their locations, and report failures."""
+    """Yield the conversions of files with their locations, and report failures.
+
+    ``own``: gets the files in folders that hold traces already, which otherwise are no runs.
+    """
     for folder, paths in _in_folders(files, report):
-        before = report.traces + report.failed
-        readable = paths if folder is None else report.without_binary(paths)
+        before = report.traces + report.failed + len(own or ())
+        readable = paths if folder is None else report.to_convert(paths, own)
         for name, lines in _opened(readable, progress):
             if is_database(name):
                 outcomes = convert_database(name, format_name, options, wanted)
@@ -301,7 +315,7 @@ def conversions(
             else:
                 outcomes = convert_lines(name, joined(name, lines), format_name, of_file(options, name))
             yield from reported(outcomes if folder is None else report.known(name, outcomes), report)
-        if folder is not None and report.traces + report.failed == before:
+        if folder is not None and report.traces + report.failed + len(own or ()) == before:
             report.failed += 1
             tell(f"{folder}: holds no run of a known format")
 

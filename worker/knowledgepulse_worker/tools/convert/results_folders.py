@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from knowledgepulse_convert.benchmarks.atif import HARBOR_RESULT, NAT_SCORES
+from knowledgepulse_convert.unread import is_trace
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.convert.unpacking import PACKED
 from knowledgepulse_worker.tools.terminal.arguments import DATABASE
-from knowledgepulse_worker.tools.terminal.lines import file_errors
+from knowledgepulse_worker.tools.terminal.lines import MAX_LINE, file_errors
 
 _TRAJECTORIES = ("agent/trajectory*.json", "steps/*/agent/trajectory*.json")
 """The trajectories in the folder of a trial of Harbor, whose other files repeat them or belong to them."""
@@ -80,6 +81,12 @@ def is_binary(path: Path) -> bool:
     with file_errors(path, "read"), path.open("rb") as file:
         head = file.read(_HEAD)
     return b"\0" in head and not head.startswith((*PACKED, DATABASE))
+
+
+def holds_traces(path: Path) -> bool:
+    """Return whether the first line of a file is a trace."""
+    with file_errors(path, "read"), path.open("rb") as file:
+        return is_trace(_parsed(file.readline(MAX_LINE)))
 
 
 def joined(name: str, lines: Iterable[bytes]) -> Iterable[bytes]:

@@ -80,7 +80,7 @@ def in_files(
     def documents(progress: Progress, max_bytes: int) -> Iterable[Document]:
         if format_name is None:
             return lines_of(files, progress, max_bytes)
-        return converted(files, format_name, report, progress, options, wanted)
+        return converted(files, format_name, report, progress, options, wanted, max_bytes)
 
     nothing = f"{printable(', '.join(files))}: no trace to score; one JSON trace per line is expected"
     return Source("trace", report, documents, DownloadColumn, nothing, following)

@@ -233,3 +233,23 @@ def test_a_folder_is_converted_before_it_is_scored_or_published(convert, tmp_pat
         assert [json.loads(line)["success"] for line in result.stdout.splitlines()] == [True, False]
     else:
         assert "2 records would be published" in result.stderr
+
+
+@pytest.mark.parametrize(("command", "option"), [("score", "--embedder=none"), ("publish", "--dry-run")])
+def test_traces_in_a_folder_are_taken_as_they_are_behind_its_runs(convert, tmp_path, command, option):
+    write(tmp_path / "run.json", CHAT)
+    own = convert()[0].stdout.replace("kp:trace:", "kp:trace:own-")
+    folder = tmp_path / "both"
+    write(folder / "a.jsonl", own.encode() * 2)
+    write(folder / "b.json", CHAT)
+    for names, count in ((["a.jsonl", "b.json"], 3), (["a.jsonl"], 2)):
+        result, _ = convert(option, command=command, folder=folder)
+        assert (result.exit_code, "of a known format" in result.stderr) == (0, False), names
+        if command == "score":
+            ids = [json.loads(line)["id"] for line in result.stdout.splitlines()]
+            assert [each.startswith("kp:trace:own-") for each in ids] == [False, True, True][3 - count :]
+        else:
+            assert f"{count} records would be published" in result.stderr
+        (folder / "b.json").unlink(missing_ok=True)
+    result, _ = convert(folder=folder)
+    assert (result.exit_code, result.stdout) == (1, "")
