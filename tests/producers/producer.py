@@ -134,9 +134,10 @@ def newest(producer: Producer) -> str:
         ],
         "node": ["npm", "view", name, "version"],
         "go": ["go", "list", "-m", "-f", "{{.Version}}", f"{name}@latest"],
+        "rust": ["cargo", "info", "--quiet", name],
     }
     told = subprocess.run(clients[producer.language], check=True, capture_output=True, text=True, cwd=ROOT)
-    found = re.search(r"\((.+?)\)|^(\S+)$", told.stdout, re.MULTILINE)
+    found = re.search(r"\((?:latest )?(.+?)\)|^(?:version: )?(v?\d\S*)$", told.stdout, re.MULTILINE)
     return next(filter(None, found.groups())) if found else ""
 
 
@@ -181,6 +182,14 @@ def _install_go(producer: Producer) -> None:
     run("go", "build", "-o", f"{producer.place}/bin/", ".", folder=sources)
 
 
+def _install_rust(producer: Producer) -> None:
+    """Build the runner's package, whose `Cargo.toml` names what it needs besides the program."""
+    sources = producer.place / "sources"
+    shutil.copytree(producer.folder, sources)
+    run("cargo", "add", "--quiet", *(each.replace("@", "@=") for each in producer.packages), folder=sources)
+    run("cargo", "install", "--quiet", "--debug", "--path", ".", "--root", producer.place, folder=sources)
+
+
 def _install_java(producer: Producer) -> None:
     """Compile the runner's classes, with packages of Maven's as ``group:artifact@version``."""
     place = producer.place
@@ -215,4 +224,10 @@ def _dependency(package: str, kind: str, scope: str) -> str:
     return f"<dependency>{''.join(members)}</dependency>"
 
 
-INSTALLERS = {"python": _install_python, "node": _install_node, "go": _install_go, "java": _install_java}
+INSTALLERS = {
+    "python": _install_python,
+    "node": _install_node,
+    "go": _install_go,
+    "java": _install_java,
+    "rust": _install_rust,
+}

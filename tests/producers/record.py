@@ -29,7 +29,7 @@ _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-f])(?:[
 _ISO = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?")
 _PATH = re.compile(rf"(?:{re.escape(str(ROOT))}|{re.escape(str(Path.home()))}|/tmp)[^\s\"',:)]*")
 _TAG = re.compile(
-    r"(<[\w-]+>|For context: below is a transcript of what another agent did"
+    r"(<[\w-]+(?: \w+=\"\w+\")*>|For context: below is a transcript of what another agent did"
     r"|\[\w+\] [^\n]*:\n<<<BEGIN_QUOTED_AGENT_CONTENT>>>|Calling tools:\n\[\{'id': |ChatMessage\(.*)?"
 )
 """What a program's text may begin with, by which it is told from the user's."""

@@ -77,7 +77,8 @@ def test_traces_name_what_their_records_never_tell_and_nothing_else(producer):
     for name in RUNS[producer]:
         for trace in converted(name):
             unrecorded = set(trace["metadata"].get("unrecorded", ()))
-            assert all(unrecorded & TOLD_BY[reason] for reason in excused), name
+            if trace["metadata"]["success"]:  # else it is no failure that is told as a success
+                assert all(unrecorded & TOLD_BY[reason] for reason in excused), name
             assert "finish reasons" not in unrecorded or runs.get("cut_off", {}).get("verdict") != "right", (
                 name
             )

@@ -6,7 +6,7 @@ Accepts: Agent Trajectory Interchange Format; with ``convert``, also the traject
     which its evaluators' files beside it judge.
 Source: https://www.harborframework.com/docs/agents/trajectory-format (RFC 0001); the types of ``atif``.
 Compared with: the types of ``atif`` 1.8, runs of Harbor 0.26, what its agents for Pi and Claude Code make of
-    their sessions, and an evaluation of NeMo Agent Toolkit 1.9.
+    their sessions, what Kolega Code 0.45.1 writes, and an evaluation of NeMo Agent Toolkit 1.9.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ _CONTINUATION = "continuation_index"
 _ROLES: dict[str, ir.Role] = {"system": "system", "user": "user", "agent": "assistant"}
 _FLAGS = {"is_error": True, "tool_result_is_error": True, "success": False}
 """What Harbor's own agents say of a failed call in ``extra``, as do these; Claude Code's, Pi's and others."""
+_KOLEGA = "kolega"
+"""The member of ``extra`` in which Kolega Code says it."""
 _EXIT_CODES = ("exit_code", "exitCode")
 _REPEATS = ("tool_invocations", "tool_ancestry")
 """What NeMo Agent Toolkit adds to the calls of a step, in the ``extra`` of it."""
@@ -281,7 +283,9 @@ def _messages(step: _Step, losses: Losses) -> Iterator[ir.Message]:
 
 def _failure(extra: dict[str, Any] | None) -> bool | None:
     """Return whether what is added to a result says that its call failed; None if it does not say."""
-    added = extra or {}
+    given = extra or {}
+    own = given.get(_KOLEGA)
+    added = given | own if isinstance(own, dict) else given
     told = [added[name] is value for name, value in _FLAGS.items() if name in added]
     told += [added[name] not in (0, None) for name in _EXIT_CODES if name in added]
     told += [is_failure(added["status"])] if "status" in added else []

@@ -12,7 +12,7 @@ _AROUND = ("metadata", "shellExecution")
 """Members of a result that may hold it."""
 _BEFORE = re.compile(
     r"(?:Chunk ID: \w+\n)?(?:Wall time: [\d.]+ seconds\n)?"
-    r"(?:Process exited with code|Exit code:) (-?\d+)\n"  # Codex
+    r"(?:Process exited with code|(?:Status: \w+\n)?Exit code:) (-?\d+)\n"  # Codex; Kolega Code
     r"|exit: (-?\d+)\n"  # Grok
 )
 _AFTER = re.compile(

@@ -41,6 +41,8 @@ _ASIDE = words(
 )
 """Words before a name that do not change its meaning."""
 
+_COUNTS = words("count counts totals usage")
+"""Names of objects whose members are numbers of something, such as of requests that failed."""
 _GOOD = words("correct pass passed resolved solved success successful succeeded win won")
 _BAD = words("crashed fail failed failure incorrect timeout truncated unresolved unsolved unsuccessful")
 _VERDICTS = dict.fromkeys(_GOOD, True) | dict.fromkeys(_BAD | {"error", "timeout", "wrong"}, False)
@@ -110,7 +112,7 @@ class Verdicts:
                 continue
             self._end("".join([*before, last]), value)
             is_around = level > 0 or not _AROUND.isdisjoint([*before, last])
-            is_searched = isinstance(value, dict) and is_around and level < _LEVELS
+            is_searched = isinstance(value, dict) and is_around and level < _LEVELS and last not in _COUNTS
             rest[name] = self._without_verdicts(value, level + 1) if is_searched else value
         return rest
 
