@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from generator import markdown
 from generator.staging import ROOT
 
 SCHEMA = ROOT / "deploy/helm/values.schema.json"
@@ -14,7 +15,7 @@ SCHEMA = ROOT / "deploy/helm/values.schema.json"
 def table() -> str:
     """Return a row for each value; of the object `brokers`, for each of its members."""
     schema = json.loads(SCHEMA.read_bytes())
-    return "\n".join(("| value | default | |", "|---|---|---|", *_rows(schema["properties"])))
+    return markdown.table("| value | default | |", _rows(schema["properties"]))
 
 
 def _rows(properties: dict[str, Any], prefix: str = "") -> Iterator[str]:

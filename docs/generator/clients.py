@@ -9,6 +9,7 @@ from clients.check import KEYS
 from clients.client import BOUNDED, DEFAULT, PUBLISH, READ, SET, Client, clients
 from clients.results import kept
 from clients.topic import MARKERS, RECORDS
+from generator import markdown
 
 _Result = dict[str, Any]
 
@@ -32,14 +33,13 @@ def _table(head: tuple[str, ...], tasks: set[str], row: Callable[[Client], tuple
     chosen = [client for client in clients() if client.not_run or tasks & set(client.tasks)]
     chosen.sort(key=lambda client: client.title.lower().strip("@`"))
     brokers = {kept(client)["broker"] for client in chosen if not client.not_run}
-    lines = [_line(head), "|---" * len(head) + "|"]
-    lines += (
+    rows = (
         _line((client.title, f"not run: {client.not_run}", *[""] * (len(head) - 2)))
         if client.not_run
         else _line((f"{client.title} {client.version}", *row(client)))
         for client in chosen
     )
-    return "\n".join((f"On Apache Kafka {', '.join(sorted(brokers))}:", "", *lines))
+    return f"On Apache Kafka {', '.join(sorted(brokers))}:\n\n{markdown.table(_line(head), rows)}"
 
 
 def _line(cells: tuple[str, ...]) -> str:

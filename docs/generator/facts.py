@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from generator import markdown
 from knowledgepulse_worker.scoring import FACTS
 
 
@@ -11,4 +12,4 @@ def table() -> str:
         f"| `{name}` | {fact.unit} | {'' if fact.highest is None else f'{fact.highest:g} '}| {fact.reason} |"
         for name, fact in FACTS.items()
     )
-    return "\n".join(("| fact | unit | highest | why it may help |", "|---|---|---|---|", *rows))
+    return markdown.table("| fact | unit | highest | why it may help |", rows)

@@ -6,6 +6,7 @@ import inspect
 import re
 
 import knowledgepulse_convert
+from generator import markdown
 from knowledgepulse_convert import INPUT_FORMATS, InputFormat
 
 _PART = re.compile(r"^(Source|Compared with): (.*?)\.$(?=\n\S|\n*\Z)", re.MULTILINE | re.DOTALL)
@@ -13,11 +14,12 @@ _PART = re.compile(r"^(Source|Compared with): (.*?)\.$(?=\n\S|\n*\Z)", re.MULTIL
 
 def table() -> str:
     """Return the table of the formats that users choose from."""
-    rows = [
-        f"| `{name}` | `{_function(name)}` | {parts_of(INPUT_FORMATS[name])['Accepts']} |"
-        for name in sorted(INPUT_FORMATS)
-    ]
-    return "\n".join(["| `--from` | Python | accepts |", "|---|---|---|", *rows])
+    rows = []
+    for name in sorted(INPUT_FORMATS):
+        own = f"from_{name}"
+        function = own if hasattr(knowledgepulse_convert, own) else "convert"
+        rows.append(f"| `{name}` | `{function}` | {parts_of(INPUT_FORMATS[name])['Accepts']} |")
+    return markdown.table("| `--from` | Python | accepts |", rows)
 
 
 def recordings() -> str:
@@ -26,20 +28,14 @@ def recordings() -> str:
     for name in sorted(INPUT_FORMATS):
         parts = parts_of(INPUT_FORMATS[name])
         rows.append(f"| `{name}.jsonl` | {parts['Source']} | {parts['Compared with']} |")
-    return "\n".join(["| file | where the format is published | compared with |", "|---|---|---|", *rows])
+    return markdown.table("| file | where the format is published | compared with |", rows)
 
 
 def parts_of(input_format: InputFormat) -> dict[str, str]:
     """Return what a format's docstring says, as Markdown, by the words before the colons."""
     text = inspect.cleandoc(input_format.text or "").replace("``", "`")
     parts = {"Accepts": input_format.accepts, **dict(_PART.findall(text))}
-    return {name: _capital(" ".join(said.split())).replace("|", "\\|") for name, said in parts.items()}
-
-
-def _function(name: str) -> str:
-    own = f"from_{name}"
-    return own if hasattr(knowledgepulse_convert, own) else "convert"
-
-
-def _capital(text: str) -> str:
-    return text if text.startswith("http") else text[:1].upper() + text[1:]
+    told = {name: " ".join(said.split()).replace("|", "\\|") for name, said in parts.items()}
+    return {
+        name: said if said.startswith("http") else said[:1].upper() + said[1:] for name, said in told.items()
+    }

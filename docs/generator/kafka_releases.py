@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from generator import markdown
+
 RESULTS = Path(__file__).parents[2] / "tests" / "data" / "kafka-releases.json"
 _PARTS = ("contract", "integration", "chaos")
 _OUTCOMES = ("passed", "failed", "skipped")
@@ -13,16 +15,9 @@ _OUTCOMES = ("passed", "failed", "skipped")
 def table() -> str:
     """Return a row for each release."""
     releases = json.loads(RESULTS.read_text())
-    head = f"| Apache Kafka | {' | '.join(_PARTS)} |", "|---" * (len(_PARTS) + 1) + "|"
-    order = sorted(releases, key=lambda release: [int(number) for number in release.split(".")])
-    return "\n".join((*head, *(_row(release, releases[release]) for release in order)))
-
-
-def _row(release: str, parts: dict[str, dict[str, int]]) -> str:
-    return f"| {release} | {' | '.join(_cell(parts.get(part, {})) for part in _PARTS)} |"
-
-
-def _cell(found: dict[str, int]) -> str:
-    return (
-        ", ".join(f"{found[outcome]} {outcome}" for outcome in _OUTCOMES if found.get(outcome)) or "not run"
-    )
+    rows = []
+    for release in sorted(releases, key=lambda release: [int(number) for number in release.split(".")]):
+        found = [releases[release].get(part, {}) for part in _PARTS]
+        told = (", ".join(f"{part[name]} {name}" for name in _OUTCOMES if part.get(name)) for part in found)
+        rows.append(f"| {release} | {' | '.join(cell or 'not run' for cell in told)} |")
+    return markdown.table(f"| Apache Kafka | {' | '.join(_PARTS)} |", rows)

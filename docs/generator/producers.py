@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from generator import markdown
+
 RUNNERS = Path(__file__).parents[2] / "tests" / "producers" / "runners"
 _ENTRY = dict[str, Any]
 
@@ -26,19 +28,16 @@ def _table(*, of_spans: bool) -> str:
     chosen = sorted(
         (each for each in entries if each["spans"] is of_spans), key=lambda each: each["label"].lower()
     )
-    return "\n".join(("| program | right | otherwise |", "|---|---|---|", *map(_row, chosen)))
+    return markdown.table("| program | right | otherwise |", map(_row, chosen))
 
 
 def _row(entry: _ENTRY) -> str:
     runs = entry["runs"].items()
     right = ", ".join(_named(run) for run, verdict in runs if verdict["verdict"] == "right")
     others = [_other(run, verdict) for run, verdict in runs if verdict["verdict"] != "right"]
-    others += _unrecorded([_named(run) for run, verdict in runs if "unrecorded" in verdict])
+    if unrecorded := ", ".join(_named(run) for run, verdict in runs if "unrecorded" in verdict):
+        others.append(f"not all texts are recorded: {unrecorded}")
     return f"| {entry['label']} | {right} | {'; '.join(others)} |"
-
-
-def _unrecorded(runs: list[str]) -> list[str]:
-    return [f"not all texts are recorded: {', '.join(runs)}"] if runs else []
 
 
 def _other(run: str, verdict: _ENTRY) -> str:
@@ -49,7 +48,3 @@ def _other(run: str, verdict: _ENTRY) -> str:
 
 def _named(run: str) -> str:
     return run.replace("_", " ")
-
-
-def _order(entry: _ENTRY) -> str:
-    return str(entry["label"]).lower()

@@ -34,16 +34,13 @@ def stage(folder: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         text = (ROOT / document).read_text(encoding="utf-8")
         text = _FENCE_OR_LINK.sub(lambda found, document=document: _staged(found, document, pages), text)
-        place.write_text(_without_marks(text), encoding="utf-8")
+        # Without the marks of generated parts; the Python API is that of mkdocstrings' directives.
+        text = PART.sub(lambda part: python.directives() if part[1] == "python" else part[2], text)
+        place.write_text(text, encoding="utf-8")
     shutil.copytree(ROOT / "docs/images", pages / "images")
     shutil.copytree(ROOT / "docs/theme", pages / "theme")
     shutil.copytree(ROOT / "docs/templates", folder / "templates")
     shutil.copy(ROOT / "docs/zensical.toml", folder)
-
-
-def _without_marks(text: str) -> str:
-    """Return a document without the marks of generated parts; the Python API as mkdocstrings' directives."""
-    return PART.sub(lambda part: python.directives() if part[1] == "python" else part[2], text)
 
 
 def documents() -> Iterator[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from generator import markdown
 from knowledgepulse_worker.verdict import State
 
 
 def table() -> str:
     """Return a row for each state."""
     rows = (f"| {state.words} | {state.meaning} |" for state in State)
-    return "\n".join(("| state | the worker |", "|---|---|", *rows))
+    return markdown.table("| state | the worker |", rows)

@@ -23,7 +23,8 @@ def add_version(built: Path, site: Path, version: str) -> None:
     """
     shutil.rmtree(site / version, ignore_errors=True)
     shutil.copytree(built, site / version)
-    versions = sorted((path.name for path in site.iterdir() if _is_version(path)), key=_numbers, reverse=True)
+    found = (path.name for path in site.iterdir() if path.is_dir() and _VERSION.fullmatch(path.name))
+    versions = sorted(found, key=lambda name: [int(number) for number in name.split(".")], reverse=True)
     newest = versions[0]
     listed = [
         {"version": name, "title": name, "aliases": ["latest"] if name == newest else []} for name in versions
@@ -32,14 +33,6 @@ def add_version(built: Path, site: Path, version: str) -> None:
     (site / "index.html").write_text(_leading_to(newest), encoding="utf-8")
     text = (site / newest / "llms.txt").read_text(encoding="utf-8")
     (site / "llms.txt").write_text(text.replace("](", f"]({newest}/"), encoding="utf-8")
-
-
-def _is_version(path: Path) -> bool:
-    return path.is_dir() and _VERSION.fullmatch(path.name) is not None
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(number) for number in version.split(".")]
 
 
 def _leading_to(version: str) -> str:

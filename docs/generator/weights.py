@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from generator import markdown
 from knowledgepulse_worker.policy import REFERENCE_WEIGHTS
 
 
@@ -11,5 +12,4 @@ def table() -> str:
         f"| {name} | {' | '.join(f'{weight:.2f}' for _, weight in weights)} |"
         for name, weights in REFERENCE_WEIGHTS.items()
     )
-    head = "| domain | complexity | novelty | tool diversity | outcome confidence |"
-    return "\n".join((head, "|---|---|---|---|---|", *rows))
+    return markdown.table("| domain | complexity | novelty | tool diversity | outcome confidence |", rows)
