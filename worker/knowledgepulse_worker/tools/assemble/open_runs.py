@@ -132,7 +132,12 @@ class OpenRuns:
                 if not self.is_replaying:
                     late.append(span)
                 continue
-            run = self._open.get(span.trace_id) or self._open_run(span.trace_id, offset)
+            run = self._open.get(span.trace_id)
+            if run is None:
+                run = SpanRun(span.trace_id, offset, offset, self._clock, self._clock)
+                self._open[run.trace_id] = run
+                heappush(self._deadlines, (self._deadline(run)[0], offset, run.trace_id))
+                self.memory += RUN_MEMORY
             run.last_offset, run.last_time = offset, self._clock
             if span.span_id in run.spans:
                 duplicates += not self.is_replaying
@@ -173,12 +178,6 @@ class OpenRuns:
             del self._published[trace_id]
             forgotten.append(trace_id)
         return forgotten
-
-    def _open_run(self, trace_id: str, offset: int) -> SpanRun:
-        run = self._open[trace_id] = SpanRun(trace_id, offset, offset, self._clock, self._clock)
-        heappush(self._deadlines, (self._deadline(run)[0], offset, trace_id))
-        self.memory += RUN_MEMORY
-        return run
 
     def _add_span(self, run: SpanRun, span: SpanExport) -> None:
         run.spans[span.span_id] = span.value

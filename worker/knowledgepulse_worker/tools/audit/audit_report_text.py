@@ -26,15 +26,6 @@ _COLUMNS = ("records", "waiting", "missing", "repeated", "differing", "without e
 
 def words_of(report: AuditReport) -> Iterator[Table | str]:
     """Yield the table, the notes and the first defects."""
-    yield _table(report)
-    yield from _notes(report)
-    wrong = [*_wrong(report)]
-    yield from wrong[:MAX_DETAILS]
-    if len(wrong) > MAX_DETAILS:
-        yield f"and {len(wrong) - MAX_DETAILS:,} more; --json lists them all"
-
-
-def _table(report: AuditReport) -> Table:
     table = new_table("partition", *_COLUMNS)
     for part in report.partitions:
         table.add_row(str(part.partition), *(f"{count:,}" for count in _row(part)))
@@ -42,7 +33,12 @@ def _table(report: AuditReport) -> Table:
         totals = [sum(column) for column in zip(*map(_row, report.partitions), strict=True)]
         table.add_section()
         table.add_row("all", *(f"{count:,}" for count in totals))
-    return table
+    yield table
+    yield from _notes(report)
+    wrong = [*_wrong(report)]
+    yield from wrong[:MAX_DETAILS]
+    if len(wrong) > MAX_DETAILS:
+        yield f"and {len(wrong) - MAX_DETAILS:,} more; --json lists them all"
 
 
 def _row(report: PartitionReport) -> tuple[int, ...]:

@@ -102,7 +102,9 @@ class RebuiltCache:
 
     def check(self, record: CachedRecord, score: Score, tolerance: float) -> list[str]:
         """Check a published novelty and its nearest trace; ``tolerance`` is that of a similarity."""
-        nearest = self._nearest(record)
+        nearest: Nearest | None = None
+        if self._members and record.vector is not None:
+            nearest = self._cache.nearest(record.vector, at=record.at)
         expected = novelty(None if nearest is None else nearest.similarity)
         wrong = []
         if not abs(score.novelty - expected) <= tolerance:
@@ -112,11 +114,6 @@ class RebuiltCache:
         elif nearest is not None and score.nearest != nearest.id:
             wrong += self._check_nearest(record, score, nearest, tolerance)
         return wrong
-
-    def _nearest(self, record: CachedRecord) -> Nearest | None:
-        if not self._members or record.vector is None:
-            return None
-        return self._cache.nearest(record.vector, at=record.at)
 
     def _check_nearest(
         self, record: CachedRecord, score: Score, nearest: Nearest, tolerance: float

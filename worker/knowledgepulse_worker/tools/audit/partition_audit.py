@@ -168,21 +168,17 @@ class PartitionAudit:
 
     def _up_to(self, record: RawRecord) -> Iterator[_Case]:
         """Yield the cases of the deleted offsets before a record, and the record's own."""
-        while self._next.offset < record.offset:
-            yield self._deleted_case(self._take())
+        while self._next.offset < record.offset:  # deleted; later records were still compared with it
+            known = self._take()
+            self._report.unknown += len(known.outputs)
+            entry, cached = _scored_entry(known.entries, known.outputs), None
+            if entry is not None:
+                cached = self._vectors.recall(entry, entry.trace_id, entry.timestamp_ms)
+            elif _was_scored(known.outputs):
+                cached = self._vectors.recall(None, None, known.outputs[0].timestamp_ms)
+            yield _Case(known.offset, known.outputs, cached, _says(entry, known.outputs))
         known = self._take() if self._next.offset == record.offset else OffsetRecords(record.offset)
         yield self._case(record, known)
-
-    def _deleted_case(self, known: OffsetRecords) -> _Case:
-        """Return the case of a deleted record, which later records were still compared with."""
-        self._report.unknown += len(known.outputs)
-        entry = _scored_entry(known.entries, known.outputs)
-        cached = None
-        if entry is not None:
-            cached = self._vectors.recall(entry, entry.trace_id, entry.timestamp_ms)
-        elif _was_scored(known.outputs):
-            cached = self._vectors.recall(None, None, known.outputs[0].timestamp_ms)
-        return _Case(known.offset, known.outputs, cached, _says(entry, known.outputs))
 
     def _case(self, record: RawRecord, known: OffsetRecords) -> _Case:
         read = cache(partial(read_trace, record))
@@ -192,7 +188,8 @@ class PartitionAudit:
         for output in known.outputs:
             under_its_own = read(output.unwrap)
             wrong = mismatches(record, under_its_own, output, self._builder)
-            if self._is_of_another_record(wrong, record.offset):
+            other_content = "key" in wrong or "value" in wrong or self._in_rewind(record.offset)
+            if "timestamp" in wrong and other_content:  # of a record with this offset in an earlier topic
                 self._report.unknown += 1
                 case.is_replacement = True
             else:
@@ -206,7 +203,8 @@ class PartitionAudit:
                 for output in case.outputs
                 if not any(_agree(entry, output.says) for entry in entries)
             ]
-        if case.outputs and not entries and self._must_have_entry(case):
+        in_ledger = self._entries_from <= record.offset < self._bounds.committed
+        if in_ledger and not entries and _was_scored(case.outputs):
             self._report.without_entry.append(record.offset)
         entry = _scored_entry(entries, case.outputs)
         # A finished record without outputs and entries was scored if it is a trace.
@@ -216,16 +214,6 @@ class PartitionAudit:
             case.cached = self._vectors.recall(entry, trace_id, record.timestamp_ms)
             case.scored = _says(entry, case.outputs)
         return case
-
-    def _must_have_entry(self, case: _Case) -> bool:
-        """Return whether an entry cannot have left the ledger."""
-        in_ledger = self._entries_from <= case.offset < self._bounds.committed
-        return in_ledger and _was_scored(case.outputs)
-
-    def _is_of_another_record(self, wrong: list[str], offset: int) -> bool:
-        """Return whether an output belongs to a record with the same offset in an earlier topic."""
-        other_content = "key" in wrong or "value" in wrong or self._in_rewind(offset)
-        return "timestamp" in wrong and other_content
 
     def _in_rewind(self, offset: int) -> bool:
         return any(offset in rewind for rewind in self._rewinds)
@@ -261,7 +249,12 @@ class PartitionAudit:
         report.outputs += len(outputs)
         report.repeated += max(0, len(outputs) - 1)
         if not outputs:
-            self._count_without_output(case.offset)
+            if case.offset >= self._bounds.committed:
+                report.waiting += 1
+            elif case.offset < self._bounds.outputs_from:
+                report.outputs_trimmed += 1
+            else:
+                report.missing.append(case.offset)
             return
         has_time = case.record is not None and case.record.timestamp_ms != NO_TIMESTAMP
         unequal = dict.fromkeys(
@@ -304,14 +297,6 @@ class PartitionAudit:
         case.wrong += wrong
         self._report.shares_begun += verdict == "begun"
         self._report.shares_unaudited += verdict == "unaudited"
-
-    def _count_without_output(self, offset: int) -> None:
-        if offset >= self._bounds.committed:
-            self._report.waiting += 1
-        elif offset < self._bounds.outputs_from:
-            self._report.outputs_trimmed += 1
-        else:
-            self._report.missing.append(offset)
 
     def _check_scores(self, case: _Case, outputs: Sequence[Output], *, rescored: bool) -> None:
         if case.trace is None or case.cached is None:

@@ -169,11 +169,11 @@ class BackendClient:
         url: str,
         title: str,
         headers: Mapping[str, str],
-        secrets: Collection[str | None] = (),
+        secrets: Collection[str | None],
         *,
-        patience: float | None = 120.0,
-        max_bytes: int = MAX_ANSWER,
-        wait: WaitFunction = wait,
+        patience: float | None,
+        max_bytes: int,
+        wait: WaitFunction,
     ) -> None:
         self.url = shown_address(url)
         parsed = _parsed(url)

@@ -13,7 +13,7 @@ from knowledgepulse_convert.unread import is_trace
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.convert.unpacking import PACKED
 from knowledgepulse_worker.tools.terminal.arguments import DATABASE
-from knowledgepulse_worker.tools.terminal.lines import MAX_LINE, file_errors
+from knowledgepulse_worker.tools.terminal.lines import MAX_LINE, file_errors, json_or_none
 
 _TRAJECTORIES = ("agent/trajectory*.json", "steps/*/agent/trajectory*.json")
 """The trajectories in the folder of a trial of Harbor, whose other files repeat them or belong to them."""
@@ -86,7 +86,7 @@ def is_binary(path: Path) -> bool:
 def holds_traces(path: Path) -> bool:
     """Return whether the first line of a file is a trace."""
     with file_errors(path, "read"), path.open("rb") as file:
-        return is_trace(_parsed(file.readline(MAX_LINE)))
+        return is_trace(json_or_none(file.readline(MAX_LINE)))
 
 
 def joined(name: str, lines: Iterable[bytes]) -> Iterable[bytes]:
@@ -101,7 +101,7 @@ def joined(name: str, lines: Iterable[bytes]) -> Iterable[bytes]:
     if result is None:
         return lines
     text = b"".join(lines)
-    trajectory = _parsed(text)
+    trajectory = json_or_none(text)
     if not isinstance(trajectory, dict):
         return [text]  # which the conversion tells
     return json.dumps({**trajectory, HARBOR_RESULT: result}, indent=0).encode().splitlines(keepends=True)
@@ -109,12 +109,12 @@ def joined(name: str, lines: Iterable[bytes]) -> Iterable[bytes]:
 
 def _scored(folder: Path, text: bytes) -> list[bytes]:
     """Return the samples in a file of NeMo Agent Toolkit with what the evaluators beside it gave them."""
-    samples = _parsed(text)
+    samples = json_or_none(text)
     if not isinstance(samples, list):
         return [text]  # which the conversion tells
     scores: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.glob(_SCORES)):
-        told = None if path.is_symlink() else _parsed(path.read_bytes())
+        told = None if path.is_symlink() else json_or_none(path.read_bytes())
         items = told.get("eval_output_items") if isinstance(told, dict) else None
         for item in items if isinstance(items, list) else ():
             if isinstance(item, dict) and not item.get("error"):
@@ -127,13 +127,6 @@ def _scored(folder: Path, text: bytes) -> list[bytes]:
         for sample in samples
     ]
     return json.dumps(joined_to, indent=0).encode().splitlines(keepends=True)
-
-
-def _parsed(text: bytes) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _result_of(path: Path) -> dict[str, Any] | None:

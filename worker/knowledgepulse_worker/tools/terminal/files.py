@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import stat
 import sys
@@ -19,7 +18,13 @@ from rich.progress import Progress, TaskID
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.tools.terminal.console import errors, tell
-from knowledgepulse_worker.tools.terminal.lines import MAX_LINE, file_errors, too_long, without_mark
+from knowledgepulse_worker.tools.terminal.lines import (
+    MAX_LINE,
+    file_errors,
+    json_or_none,
+    too_long,
+    without_mark,
+)
 from knowledgepulse_worker.tools.terminal.unsupported_files import unsupported_beginning
 
 _COMPRESSED = {
@@ -108,14 +113,17 @@ def _problem(beginning: bytes) -> str:
 def _problem_of_text(text: bytes) -> str:
     first = text.partition(b"\n")[0].strip()
     several = {b"{": ".", b"[": "'.[]'"}.get(first)
-    document = _json(text if several else first)
+    document = json_or_none(text if several else first)
     if document in ([], {}):
         return "is empty JSON; one JSON trace per line is expected"
-    if name := _format_of(document):
-        return (
-            f"looks like {name}, not like traces; `--from {name}` converts it first, and "
-            f"`kp-worker convert {_FILE}` prints its traces"
-        )
+    if document is not None:
+        from knowledgepulse_convert import input_format_of  # noqa: PLC0415 - keeps `--help` fast
+
+        if found := input_format_of(document):
+            return (
+                f"looks like {found.name}, not like traces; `--from {found.name}` converts it first, and "
+                f"`kp-worker convert {_FILE}` prints its traces"
+            )
     if several:
         return (
             "has a trace on several lines, but one trace per line is expected; "
@@ -124,23 +132,6 @@ def _problem_of_text(text: bytes) -> str:
     if isinstance(document, dict) and "quality_score" in document and "steps" not in document:
         return "is output of `kp-worker score`, and its traces are scored already"
     return ""
-
-
-def _json(text: bytes) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _format_of(document: Any) -> str | None:
-    """Return the name of the format from which `kp-worker convert` reads a document, if there is one."""
-    if document is None:
-        return None
-    from knowledgepulse_convert import input_format_of  # noqa: PLC0415 - keeps `--help` fast
-
-    input_format = input_format_of(document)
-    return input_format.name if input_format else None
 
 
 class Rejections:

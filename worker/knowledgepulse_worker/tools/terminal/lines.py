@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from knowledgepulse_worker.errors import InputError
 
@@ -18,6 +19,14 @@ MAX_LINE = 256 * 2**20
 def too_long(name: str, most: int) -> InputError:
     """Return the error for a file with a line, or a document, of more than so many bytes."""
     return InputError(f"{name}: has a line or a document of more than {most // 2**20} MiB")
+
+
+def json_or_none(text: bytes) -> Any:
+    """Return what JSON says; None if the text is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def without_mark(lines: Iterable[bytes]) -> Iterator[bytes]:
