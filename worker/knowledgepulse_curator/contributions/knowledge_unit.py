@@ -69,7 +69,12 @@ def unit_of(
         return "invalid"
     graph = trace.setdefault("knowledge_graph_delta", {"entities": [], "relationships": []})
     since = trace["metadata"]["created_at"]
-    graph["relationships"] += [{"fact": fact, "valid_from": since} for fact in _provenance(record)]
+    facts = (
+        f"kp-score {encode_score(without_content(record.score)).decode()}",
+        f"kp-policy {record.policy}",
+        f"kp-release knowledgepulse-worker {__version__}",
+    )
+    graph["relationships"] += [{"fact": fact, "valid_from": since} for fact in facts]
     rule = EgressRule(registry.visibilities, require_clean=registry.require_clean)
     metadata = trace["metadata"]
     held = rule.withholding_guard(metadata["visibility"], metadata["privacy_level"]) or rule.held_by_content(
@@ -87,21 +92,8 @@ def _known(value: bytes) -> dict[str, Any]:
     trace = model.model_dump(include=_SENT, by_alias=True, exclude_none=True)
     if len(model.id) > MAX_ID or not isinstance(trace["task"].get("input_schema", {}), dict):
         raise ValueError("refused")
-    trace["metadata"]["created_at"] = _utc(trace["metadata"]["created_at"])
+    created = parse_date_time(trace["metadata"]["created_at"])
+    created = created.replace(tzinfo=UTC) if created.tzinfo is None else created.astimezone(UTC)
+    # The only form of a date-time that the registry accepts.
+    trace["metadata"]["created_at"] = created.replace(tzinfo=None).isoformat() + "Z"
     return trace | {"@context": CONTEXTS[0]}  # the registry accepts no other name of this schema
-
-
-def _provenance(record: ScoredRecord) -> tuple[str, ...]:
-    """Return the score with its parts, the policy and the release, as facts."""
-    return (
-        f"kp-score {encode_score(without_content(record.score)).decode()}",
-        f"kp-policy {record.policy}",
-        f"kp-release knowledgepulse-worker {__version__}",
-    )
-
-
-def _utc(text: str) -> str:
-    """Return a date-time in the only form that the registry accepts."""
-    moment = parse_date_time(text)
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    return moment.replace(tzinfo=None).isoformat() + "Z"

@@ -15,7 +15,7 @@ from yarl import URL
 from knowledgepulse_curator.contributions.knowledge_unit import KnowledgeUnit
 from knowledgepulse_curator.contributions.request_pace import Pace, SleepFunction
 from knowledgepulse_kafka import http_client as client
-from knowledgepulse_worker.errors import AccessError, SettingsError
+from knowledgepulse_worker.errors import AccessError, InputError, SettingsError
 from knowledgepulse_worker.redaction.sdk import clean_text
 from knowledgepulse_worker.settings import RegistrySettings
 from knowledgepulse_worker.tools.common.retries import NoAnswerError, no_answer
@@ -199,3 +199,22 @@ def _message(body: Any) -> str:
     said = [f"{issue.get('path')}: {issue.get('message')}" for issue in issues if isinstance(issue, dict)]
     text = "; ".join([str(body.get("error", "")), *said])
     return clean_text(text[: 4 * MAX_MESSAGE])[:MAX_MESSAGE]
+
+
+async def require_access(registry: RegistrySettings) -> None:
+    """Check that a registry answers, and that the key belongs to the agent.
+
+    Raises:
+        SettingsError: the settings are incomplete, or there is no registry at the address.
+        AccessError: it refuses the key, or the key belongs to another agent.
+        InputError: it does not answer.
+    """
+
+    async def at_once(seconds: float) -> None:
+        """Do not wait: it is one request, and starting the command takes longer than the pace asks for."""
+
+    async with RegistryClient(registry, at_once) as client:
+        try:
+            await client.check()
+        except NoAnswerError as error:
+            raise InputError(f"registry.url: {registry.url}: {error.reason}: {error}") from error

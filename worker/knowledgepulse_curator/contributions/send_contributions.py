@@ -77,18 +77,13 @@ class RequestRetrier:
 
     async def _wait(self, seconds: float, error: NoAnswerError) -> None:
         self.metrics.retries[error.reason].inc()
-        if error.reason == "limited":
-            seconds = self._after_refusal(seconds)
+        if error.reason == "limited":  # a third refusal within an hour revokes the key
+            now = self.clock()
+            self._refusals.append(now)
+            if len(self._refusals) == 2:
+                seconds = max(seconds, self._refusals[0] + HOUR - now)
         logger.warning("%s: %s; trying again in %.0f s", error.reason, printable(str(error)), seconds)
         await self.sleep(seconds)
-
-    def _after_refusal(self, seconds: float) -> float:
-        """Return the seconds to wait after a refusal, since a third one within an hour revokes the key."""
-        now = self.clock()
-        self._refusals.append(now)
-        if len(self._refusals) < 2:
-            return seconds
-        return max(seconds, self._refusals[0] + HOUR - now)
 
 
 @dataclass

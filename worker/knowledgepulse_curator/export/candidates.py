@@ -217,9 +217,6 @@ class Rules:
         if candidate is None or (self.has_score and candidate.parts is None):
             warn_if_base64_headers(record.topic, record.headers)
             return LeftOutRecord("foreign")
-        return self._against(candidate) or candidate
-
-    def _against(self, candidate: Candidate) -> LeftOutRecord | None:
         choices, metadata = self.choices, candidate.members.metadata
         if choices.egress_rule is not None:
             held = choices.egress_rule.withholding_guard(metadata.visibility, metadata.privacy_level)
@@ -229,7 +226,7 @@ class Rules:
             return LeftOutRecord("other_domain")
         if candidate.parts is not None and not decide(candidate.parts).kept:
             return LeftOutRecord("rejected" if choices.policy is None else "policy")
-        return LeftOutRecord("min_score") if candidate.score < choices.min_score else None
+        return LeftOutRecord("min_score") if candidate.score < choices.min_score else candidate
 
     def trace(self, record: RawRecord, candidate: Candidate) -> bytes:
         """Return the bytes of a record's trace, with its score under the policy of the export, if any."""

@@ -61,7 +61,8 @@ def cards(manifest: Manifest) -> Iterator[tuple[str, bytes]]:
     yield CARD, _page(_metadata(manifest, TABLE, f"{TABLE}/"), _text(manifest))
     for name in _formats(manifest):
         metadata = _metadata(manifest, name, "", _features(name, weights=manifest.choices.weights))
-        yield f"{name}/{CARD}", _page(metadata, _format_text(name))
+        text = "These are the traces of the [dataset](../README.md), in JSON Lines."
+        yield f"{name}/{CARD}", _page(metadata, [f"# The traces as {_FORMATS[name]}\n", text])
 
 
 def _formats(manifest: Manifest) -> list[Format]:
@@ -76,7 +77,7 @@ def _splits(manifest: Manifest, folder: str) -> list[str]:
     ]
 
 
-def _page(metadata: Iterator[str], text: Iterator[str]) -> bytes:
+def _page(metadata: Iterable[str], text: Iterable[str]) -> bytes:
     return "\n".join(["---", *metadata, "---\n", *text, ""]).encode()
 
 
@@ -105,11 +106,6 @@ def _features(name: Format, *, weights: bool) -> Iterator[str]:
     members = _MEMBERS[name] | ({"reasons": "list: string"} if weights and name == "messages" else {})
     yield "  features:"
     yield from (f"  - {{name: {member}, {kind}}}" for member, kind in members.items())
-
-
-def _format_text(name: Format) -> Iterator[str]:
-    yield f"# The traces as {_FORMATS[name]}\n"
-    yield "These are the traces of the [dataset](../README.md), in JSON Lines."
 
 
 def _text(manifest: Manifest) -> Iterator[str]:

@@ -67,21 +67,19 @@ def lines_of(candidate: Candidate, trace: bytes, choices: Choices) -> Iterator[L
     """
     for name in choices.also:
         conversation = decode_members(trace, Conversation)
-        if name == "messages":
-            yield _messages(candidate, conversation, choices)
-        else:
+        if name == "atif":
             trajectory = trajectory_of(candidate.members.id, candidate.agent or "unknown", conversation)
             yield Line(name, _json(trajectory))
-
-
-def _messages(candidate: Candidate, conversation: Conversation, choices: Choices) -> Line:
-    line = chat_of(
-        candidate.members.id, conversation, weights=choices.weights, arguments=choices.arguments
-    )  # fmt: skip
-    kept = without_tail(line) if choices.without_tail else line
-    if not kept["messages"]:
-        return Line("messages", "", NOTHING_SAID)
-    return Line("messages", _json(kept), "" if len(kept["messages"]) == len(line["messages"]) else CUT)
+            continue
+        whole = chat_of(
+            candidate.members.id, conversation, weights=choices.weights, arguments=choices.arguments
+        )
+        kept = without_tail(whole) if choices.without_tail else whole
+        if kept["messages"]:
+            is_cut = len(kept["messages"]) < len(whole["messages"])
+            yield Line(name, _json(kept), CUT if is_cut else "")
+        else:
+            yield Line(name, "", NOTHING_SAID)
 
 
 def _json(line: dict[str, Any]) -> str:

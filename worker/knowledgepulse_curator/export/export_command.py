@@ -11,7 +11,6 @@ import click
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.extras import extra
-from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import load_policy, load_settings, override
 from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.tools.terminal.arguments import EXISTING, SCORE, Moment, NumberInRange
@@ -144,19 +143,14 @@ def export(folder: str, files: tuple[Path, ...], **options: Any) -> None:
                 "traces, add --unredacted"
             )
     if options["policy"] is not None:
-        settings = settings.model_copy(update={"policy": _policy_of_thresholds(options["policy"])})
+        policy = load_policy(options["policy"])
+        if shared := [name for name, profile in policy.profiles.items() if profile.share is not None]:
+            raise InputError(
+                f"{options['policy']}: has a share for {shared[0]}, but an export does not read all traces "
+                "among which it is counted; give a threshold"
+            )
+        settings = settings.model_copy(update={"policy": policy})
     with extra("export"):
         from knowledgepulse_curator.export.run_export import run_export  # noqa: PLC0415 - keeps `--help` fast
 
     sys.exit(asyncio.run(run_export(folder, files, settings, redacted, options)))
-
-
-def _policy_of_thresholds(file: Path) -> Policy:
-    """Return the policy of a file; raise an InputError if it has a share."""
-    policy = load_policy(file)
-    if shared := [name for name, profile in policy.profiles.items() if profile.share is not None]:
-        raise InputError(
-            f"{file}: has a share for {shared[0]}, but an export does not read all traces among which it is "
-            "counted; give a threshold"
-        )
-    return policy

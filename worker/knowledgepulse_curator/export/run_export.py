@@ -13,7 +13,7 @@ import msgspec
 
 from knowledgepulse_curator.export.candidates import REMEDIES, Rules, reason_text
 from knowledgepulse_curator.export.dataset_export import check, export
-from knowledgepulse_curator.export.dataset_store import Store, open_store
+from knowledgepulse_curator.export.dataset_store import open_store
 from knowledgepulse_curator.export.export_inputs import ExportInputs, FileInputs, open_topics
 from knowledgepulse_curator.export.manifest import (
     CLEANER,
@@ -56,7 +56,10 @@ async def run_export(
             rules = replace(rules, scan=scanner)
         async with _opened_inputs(files, settings, redacted, rules, progress) as inputs:
             if is_check:
-                return await _print_problems(inputs, store, rules)
+                problems = await check(inputs, store, rules)
+                for problem in problems:
+                    click.echo(problem)
+                return 1 if problems else 0
             done = await export(inputs, store, rules)
     for finished in done:
         if options["as_json"]:
@@ -94,14 +97,6 @@ async def _opened_inputs(
         yield inputs
 
 
-async def _print_problems(inputs: ExportInputs, store: Store, rules: Rules) -> int:
-    """Check a dataset; return the exit status."""
-    problems = await check(inputs, store, rules)
-    for problem in problems:
-        click.echo(problem)
-    return 1 if problems else 0
-
-
 def _told(export: Export, choices: Choices) -> str:
     """Return the result of an export in words: what was left out and why, and what the user can do."""
     rows = sum(export.counts.get("split", {}).values())
@@ -129,20 +124,6 @@ def _rules(settings: Settings, files: Sequence[Path], redacted: str | None, opti
     if options["scan_secrets"]:
         detectors()  # before anything is read
     labels = {label.id: label for label in labels_of_files(options["labels"])}
-    return Rules(
-        choices=_choices(settings, redacted, options),
-        policy=settings.policy,
-        tasks={name: str(label.group) for name, label in labels.items() if label.group is not None},
-        since_ms=milliseconds(options["since"]),
-        embedder=None if options["check"] else load_embedder(settings.embedding, settings.cache),
-        text=settings.embedding.trace_text,
-        scan=None,
-        has_score=not redacted and (options["policy"] is not None or not files),
-    )
-
-
-def _choices(settings: Settings, redacted: str | None, options: dict[str, Any]) -> Choices:
-    """Return the options that all exports to the folder share."""
     given = {name: value for name, value in options.items() if name in Choices.__struct_fields__}
     visibilities: tuple[str, ...] = VISIBILITIES
     privacy_levels: tuple[str, ...] = PRIVACY_LEVELS
@@ -161,4 +142,13 @@ def _choices(settings: Settings, redacted: str | None, options: dict[str, Any]) 
         "redacted": redacted is not None,
         "redact": (settings.redaction.function or SDK_CLEANER) if options["redact"] else None,
     }
-    return Choices(**choices)
+    return Rules(
+        choices=Choices(**choices),
+        policy=settings.policy,
+        tasks={name: str(label.group) for name, label in labels.items() if label.group is not None},
+        since_ms=milliseconds(options["since"]),
+        embedder=None if options["check"] else load_embedder(settings.embedding, settings.cache),
+        text=settings.embedding.trace_text,
+        scan=None,
+        has_score=not redacted and (options["policy"] is not None or not files),
+    )

@@ -37,18 +37,14 @@ def detectors() -> list[Any]:
 
 def has_secret(value: bytes) -> bool:
     """Return whether a detector finds something in a text of a trace's JSON."""
+    # Python refuses to convert numbers of more than 4,300 digits, and none is looked at.
     return any(
         True
-        for text in _texts(json.loads(value, object_pairs_hook=list, parse_int=_no_number))
+        for text in _texts(json.loads(value, object_pairs_hook=list, parse_int=lambda _: 0))
         for line in text.splitlines()
         for detector in detectors()
         for _ in detector.analyze_string(line)
     )
-
-
-def _no_number(_digits: str) -> int:
-    """Return any number, since Python refuses to convert more than 4,300 digits."""
-    return 0
 
 
 class Scanner:

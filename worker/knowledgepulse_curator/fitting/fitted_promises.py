@@ -38,7 +38,8 @@ def fitted_promises(
     ``values``: the fitted values by domain; of other domains, the score in force is promised of.
     """
     found = promises(records, labels, policy, asked)
-    people_last = sorted((label for label in labels if label.sampling != "step"), key=_precedence)
+    chosen = (label for label in labels if label.sampling != "step")
+    people_last = sorted(chosen, key=lambda label: not label.is_judges)
     labelled = matched(records, {label.id: label for label in people_last}, asked.min_reward)
     counting = {label.id: label for label in of_one_kind(labels)}
     for name, part in labelled.by_domain(policy).items():
@@ -47,10 +48,6 @@ def fitted_promises(
             stream = Stream(own, _with_value(policy, name, values[name], wanted))
             found[name] = _promise(name, part, counting, stream, policy, wanted, asked)
     return found
-
-
-def _precedence(label: Label) -> bool:
-    return not label.is_judges
 
 
 def _promise(

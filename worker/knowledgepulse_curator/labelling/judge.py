@@ -224,10 +224,6 @@ def _headers(key: str | None) -> dict[str, str]:
         raise InputError(f"OPENAI_API_KEY: {error}") from None
 
 
-async def _wait(seconds: float, _problem: NoAnswerError) -> None:
-    await asyncio.sleep(seconds)
-
-
 async def _ask(client: aiohttp.ClientSession, address: URL, judge: Judge, text: str) -> _Answer:
     """Ask as often as the rate allows, and repeat the question while the server is busy."""
     messages = [{"role": "system", "content": judge.task}, {"role": "user", "content": text}]
@@ -246,7 +242,9 @@ async def _ask(client: aiohttp.ClientSession, address: URL, judge: Judge, text: 
         raise InputError(f"{where}: {problem}")
 
     try:
-        answer = await until_answered(ask, _wait, longest=PATIENCE, patience=PATIENCE)
+        answer = await until_answered(
+            ask, lambda seconds, _: asyncio.sleep(seconds), longest=PATIENCE, patience=PATIENCE
+        )
     except (aiohttp.ClientError, TimeoutError) as error:
         raise InputError(f"{where}: {reason(error)}") from error
     except NoAnswerError as error:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -19,6 +19,9 @@ from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.tools.common.durable_files import try_lock, write_all
 from knowledgepulse_worker.tools.terminal.lines import file_errors
+
+if TYPE_CHECKING:
+    from knowledgepulse_curator.labelling.plan_queue import PlanQueue  # which imports this
 
 _BEGINNING = b'{"id":'
 """With this, each label in a file begins."""
@@ -48,20 +51,6 @@ class ToLabel:
         return f"task {self.record.task}" if self.other_runs else None
 
 
-class AsksForMore(Protocol):
-    """What asks for traces because of the labels so far."""
-
-    @property
-    def lines(self) -> Iterator[str]:
-        """Sentences on what the labels say so far."""
-
-    def answered(self, label: Label) -> list[ToLabel]:
-        """Take a label, and return the traces that are asked for because of it."""
-
-    def forget(self, trace_id: str) -> None:
-        """Take a label back."""
-
-
 class LabelSession:
     """Hand out one trace at a time, and write its label before the next one.
 
@@ -72,7 +61,7 @@ class LabelSession:
     """
 
     def __init__(
-        self, traces: Sequence[ToLabel], file: LabelFile, by: str, plan: AsksForMore | None = None
+        self, traces: Sequence[ToLabel], file: LabelFile, by: str, plan: PlanQueue | None = None
     ) -> None:
         self.total, self.by, self.file, self._plan = len(traces), by, file, plan
         self.revision = 0  # number of changes so far, which tells an outdated page

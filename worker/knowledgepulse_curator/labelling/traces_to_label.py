@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, replace
 from itertools import chain, islice, zip_longest
 from pathlib import Path
@@ -56,7 +56,11 @@ def traces_to_label(
     the traces that are due for them. ``planned``: makes a plan, to take all traces of its steps instead, with
     and without a label, and a sample of the domains without steps.
     """
-    records = [*_scored_again(given.records(), policy)]
+    recorded = given.records()
+    records = [
+        replace(record, score=score, policy=policy.digest)
+        for record, score in zip(recorded, scores_under(recorded, policy), strict=True)
+    ]
     sampling: Literal["random", "passing"] | None = None if given.is_selection else "random"
     steps = set[str]()
     if planned is not None:
@@ -96,11 +100,6 @@ def traces_to_label(
                 f"{trace.record.source}: has no steps to judge, only a score; give the raw traces"
             )
     return traces
-
-
-def _scored_again(records: Sequence[ScoredRecord], policy: Policy) -> Iterator[ScoredRecord]:
-    for record, score in zip(records, scores_under(records, policy), strict=True):
-        yield replace(record, score=score, policy=policy.digest)
 
 
 def sample_to_label(
@@ -146,12 +145,12 @@ def text_view(value: bytes | None, content: Content | None) -> dict[str, Any]:
         objective, result = content.objective, content.result
         cut = (step.partition(":") for step in content.steps)
         steps = [StepText(kind, "", said.strip(), "", "") for kind, _, said in cut]
-    return {"objective": objective, "steps": [_step(step) for step in steps], "result": result}
-
-
-def _step(step: StepText) -> dict[str, Any]:
-    shown = {name: getattr(step, name) for name in ("type", "tool", "content", "output")}
-    return {**shown, "arguments": _arguments(step.input.encode())}
+    shown = [
+        {name: getattr(step, name) for name in ("type", "tool", "content", "output")}
+        | {"arguments": _arguments(step.input.encode())}
+        for step in steps
+    ]
+    return {"objective": objective, "steps": shown, "result": result}
 
 
 def _arguments(text: bytes) -> list[tuple[str, str]]:

@@ -95,7 +95,9 @@ def _clusters(numbers: Sequence[int], contents: Sequence[Content]) -> Iterator[l
     """Yield the numbers of the texts in each cluster of several."""
     if not 2 <= len(contents) <= MAX_CLUSTERED:
         return
-    vectors = LexicalEmbedder().embed([_text(content) for content in contents]).vectors
+    # Runs of one task are alike in these texts; their results differ most.
+    texts = [PART_SEPARATOR.join((content.objective, " ".join(content.steps))) for content in contents]
+    vectors = LexicalEmbedder().embed(texts).vectors
     distances: NDArray[Any] = 1 - np.clip(vectors @ vectors.T, -1, 1)
     above = distances[np.triu_indices(len(contents), 1)]
     clusters = fcluster(linkage(above, "average"), 1 - MIN_SIMILARITY, "distance")
@@ -105,8 +107,3 @@ def _clusters(numbers: Sequence[int], contents: Sequence[Content]) -> Iterator[l
     for number, cluster in zip(numbers, clusters.tolist(), strict=True):
         members[cluster].append(number)
     yield from (group for group in members.values() if len(group) > 1)
-
-
-def _text(content: Content) -> str:
-    """Return the texts in which runs of one task are alike; results differ most."""
-    return PART_SEPARATOR.join((content.objective, " ".join(content.steps)))

@@ -118,9 +118,11 @@ class LabelledInputs(Inputs):
             return []
         labels = list(labels_of_outcomes(records, min_rewards.named))
         if not labels and not self.label_files and self.labels_topic is None:
+            names = ", ".join(map(printable, min_rewards.named))
+            reward = f", and none has the reward {names}" if names else ""
             raise InputError(
                 f"nobody judged the runs of {counted(len(records), 'trace')}: none has "
-                f'`metadata.outcome_source` "label"{_or_named(min_rewards)}; `kp-worker convert '
+                f'`metadata.outcome_source` "label"{reward}; `kp-worker convert '
                 "--success-from NAME` takes a score as the judgement"
             )
         return labels
@@ -134,11 +136,6 @@ def is_selection(path: Path) -> bool:
     except DECODE_ERRORS:
         return False
     return "decision" in members and "partition" not in members
-
-
-def _or_named(min_rewards: MinRewards) -> str:
-    names = ", ".join(map(printable, min_rewards.named))
-    return f", and none has the reward {names}" if names else ""
 
 
 def labelled_source_options(command: Command) -> Command:

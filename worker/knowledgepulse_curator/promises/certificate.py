@@ -74,9 +74,7 @@ def floor(told: Evidence, error: float = ERROR) -> float:
     return float(scipy.stats.beta.ppf(error, told.kept, told.labels - told.kept + 1))
 
 
-def widest(
-    kept: Array, tasks: Array, passes: Array, least: float, error: float = ERROR
-) -> tuple[int | None, float]:
+def widest(kept: Array, tasks: Array, passes: Array, least: float) -> tuple[int | None, float]:
     """Return the index of the widest share that the labels promise, or None, and the error of each order.
 
     ``passes``: whether each trace passes by each share, the narrowest first, shape (shares, n).
@@ -84,7 +82,7 @@ def widest(
     last = len(passes) - 1
     enough = [at for at in range(last) if len(np.unique(tasks[passes[at]])) >= fewest(least)]
     starts = {*enough[:1], *(at for at, share in enumerate(SHARES[:last]) if share in _STARTS), last}
-    of_each, found = error / len(starts), -1
+    of_each, found = ERROR / len(starts), -1
     for start in sorted(starts):
         for at in range(start, last + 1):
             if p_value(evidence(kept[passes[at]], tasks[passes[at]]), least) > of_each:
@@ -94,13 +92,10 @@ def widest(
 
 
 @cache
-def fewest(least: float, bad: int = 1, error: float = ERROR / 4) -> int:
-    """Return the fewest labels of passing traces that promise ``least`` if so many of them are bad."""
-    return next(number for number in range(bad + 1, _MOST_LABELS) if _holds(number, bad, least, error))
-
-
-def _holds(number: int, bad: int, least: float, error: float) -> bool:
-    return p_value(Evidence(number - bad, number), least) <= error
+def fewest(least: float, error: float = ERROR / 4) -> int:
+    """Return the fewest labels of passing traces that promise ``least`` if one of them is bad."""
+    numbers = range(2, _MOST_LABELS)
+    return next(each for each in numbers if p_value(Evidence(each - 1, each), least) <= error)
 
 
 def labels_needed(rate: float, least: float, error: float = ERROR / 4) -> int | None:

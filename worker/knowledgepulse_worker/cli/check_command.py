@@ -134,7 +134,7 @@ def _registry(settings: Settings) -> None:
     if registry == RegistrySettings():
         _say("registry", "none")
         return
-    require_access = imported("knowledgepulse_curator.contributions.registry_access:require_access")
+    require_access = imported("knowledgepulse_curator.contributions.registry_client:require_access")
     asyncio.run(require_access(registry))
     _say("registry", f"{registry.url} knows the key as that of {registry.agent_id}")
 

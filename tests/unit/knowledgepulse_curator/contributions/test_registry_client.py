@@ -12,8 +12,11 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from knowledgepulse_curator.contributions.knowledge_unit import KnowledgeUnit, unit_of
-from knowledgepulse_curator.contributions.registry_access import require_access
-from knowledgepulse_curator.contributions.registry_client import RegistryAnswer, RegistryClient
+from knowledgepulse_curator.contributions.registry_client import (
+    RegistryAnswer,
+    RegistryClient,
+    require_access,
+)
 from knowledgepulse_worker.errors import AccessError, InputError, SettingsError
 from knowledgepulse_worker.settings import RegistrySettings
 from knowledgepulse_worker.tools.common.retries import NoAnswerError
