@@ -149,12 +149,7 @@ class Batcher:
         while batch := self._take():
             started, texts = time.monotonic(), [waiting.text for waiting in batch]
             try:
-                embedded = self.embedder.embed(texts)
-                expected = (len(texts), self.embedder.dimensions)
-                outcome: Embeddings | EmbeddingError = embedded
-                if embedded.vectors.shape != expected or not np.isfinite(embedded.vectors).all():
-                    problem = f"did not return finite vectors of shape {expected}"
-                    outcome = EmbeddingError(f"{self.embedder.description} {problem}")
+                outcome: Embeddings | EmbeddingError = self._embed(texts)
             except EmbeddingError as error:
                 outcome = error
             except BaseException as error:  # noqa: BLE001 - every waiter must get any error
@@ -185,6 +180,15 @@ class Batcher:
             waiting = self._queued.popleft()
             waiting.admitted = time.monotonic()
             self._admitted.append(waiting)
+
+    def _embed(self, texts: Sequence[str]) -> Embeddings:
+        embeddings = self.embedder.embed(texts)
+        expected = (len(texts), self.embedder.dimensions)
+        if embeddings.vectors.shape != expected or not np.isfinite(embeddings.vectors).all():
+            raise EmbeddingError(
+                f"{self.embedder.description} did not return finite vectors of shape {expected}"
+            )
+        return embeddings
 
     def _resolve(
         self,
