@@ -10,114 +10,79 @@ Compared with: its own types.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import starmap
 from typing import Any
 
 from knowledgepulse_convert.common import ir
 from knowledgepulse_convert.common.errors import ConversionError
 from knowledgepulse_convert.common.input_format import InputFormat, are_all, runs_within
-from knowledgepulse_convert.common.losses import Losses
-from knowledgepulse_convert.common.reading import (
-    InputModel,
-    count_others,
-    read,
-    text_or_none,
-    unmapped,
-)
-from knowledgepulse_convert.spans.dialects import Kind, attributes_of, runs_of_spans
-from knowledgepulse_convert.spans.span import Span
+from knowledgepulse_convert.common.pattern import at
+from knowledgepulse_convert.common.reading import text_or_none, without
+from knowledgepulse_convert.spans.dialects import runs_of_spans
+from knowledgepulse_convert.spans.records import Placed, Records, placed
 from knowledgepulse_convert.spans.tree import nanoseconds
 
-_KINDS: dict[str, Kind] = {"agent": "agent", "generation": "model", "response": "model", "function": "tool"}
+_SPANS = Records(
+    id=at("id"),
+    trace=at("trace_id"),
+    parent=at("parent_id"),
+    kind=at("span_data", "type"),
+    kinds={"agent": "agent", "generation": "model", "response": "model", "function": "tool"},
+    title=at("span_data", "name"),
+    start=at("started_at"),
+    end=at("ended_at"),
+    input=at("span_data", "input"),
+    output=at("span_data", "output"),
+    error=at("error", "message"),
+    service=at("workflow_name"),
+    server=at("span_data", "mcp_data", "server"),
+)
+_KIND, _TITLE = at("span_data", "type"), at("span_data", "name")
 _NO_MESSAGES = (
     "the export of the Agents SDK has no messages of the Responses API; use OpenAIChatCompletionsModel, or "
     "an instrumentation of OpenTelemetry"
 )
 
 
-class _Error(InputModel):
-    message: str = ""
-
-
-class _Data(InputModel):
-    type: str
-    name: str | None = None
-    input: Any = None
-    output: Any = None
-    server: str | None = None
-    mcp_data: dict[str, Any] | None = None
-
-
-class _Span(InputModel):
-    object: str
-    id: str
-    trace_id: str | None = None
-    parent_id: str | None = None
-    started_at: str | None = None
-    ended_at: str | None = None
-    span_data: _Data | None = None
-    error: _Error | None = None
-    workflow_name: str | None = None
-
-
 def _runs(document: Any) -> Iterator[ir.Run | ConversionError]:
-    values = document if isinstance(document, list) else [document]
-    read_spans = [read(_Span, span, f"[{number}]") for number, span in enumerate(values)]
-    traces = {span.id: span for span in read_spans if span.object == "trace"}
-    spans = [span for span in read_spans if span.object == "trace.span"]
-    by_trace: dict[str, list[_Span]] = {}
-    for span in spans:
-        by_trace.setdefault(span.trace_id or span.id, []).append(span)
+    records = list(placed(document))
+    traces = {str(record.get("id")): record for _, record in records if record.get("object") == "trace"}
+    by_trace: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    for path, record in records:
+        if record.get("object") == "trace.span":
+            trace_id = text_or_none(record.get("trace_id")) or str(record.get("id"))
+            by_trace.setdefault(trace_id, []).append((path, record))
     for trace_id, own in by_trace.items():
-        if any(map(_is_response, own)):
+        if any(_is_response(record) for _, record in own):
             yield ConversionError(f"{trace_id}: {_NO_MESSAGES}")
         else:
-            root = _root(trace_id, traces.get(trace_id), own)
-            yield from runs_of_spans((root, *map(_span, own)))
+            told = _told(trace_id, traces.get(trace_id, {}), own)
+            yield from runs_of_spans(starmap(_SPANS.span, told))
 
 
-def _is_response(span: _Span) -> bool:
+def _is_response(record: dict[str, Any]) -> bool:
     """Check for a model call by the Responses API, of which the SDK exports only the id."""
-    data = span.span_data
-    return data is not None and data.type == "response" and data.input is None and data.output is None
+    is_told = _SPANS.input.of(record) is not None or _SPANS.output.of(record) is not None
+    return _KIND.of(record) == "response" and not is_told
 
 
-def _root(trace_id: str, trace: _Span | None, own: list[_Span]) -> Span:
-    """Return a root for a trace, which may have several root spans: one agent after another."""
-    first = next(
-        (span.span_data.name for span in own if span.span_data and span.span_data.type == "agent"), None
-    )
-    name = trace.workflow_name if trace is not None else None
-    return Span(
-        trace_id=trace_id,
-        id="trace",
-        parent_id=None,
-        name=first or name or "",
-        attributes=attributes_of("agent", None, None),
-        start=min((nanoseconds(span.started_at) for span in own), default=0),
-        end=max((nanoseconds(span.ended_at) for span in own), default=0),
-        resource={"service.name": name},
-        losses=unmapped(trace) if trace is not None else Losses(),
-    )
-
-
-def _span(span: _Span) -> Span:
-    losses = unmapped(span)
-    data = span.span_data or _Data(type="")
-    mcp_data = data.mcp_data or {}
-    count_others(mcp_data, {"server"}, "span_data.mcp_data", losses)
-    server = text_or_none(mcp_data.get("server"))
-    return Span(
-        trace_id=span.trace_id or span.id,
-        id=span.id,
-        parent_id=span.parent_id or "trace",
-        name=data.name or "",
-        attributes=attributes_of(_KINDS.get(data.type), data.input, data.output, server),
-        start=nanoseconds(span.started_at),
-        end=nanoseconds(span.ended_at),
-        failed=span.error is not None,
-        message=span.error.message if span.error else "",
-        losses=losses,
-    )
+def _told(trace_id: str, trace: dict[str, Any], own: list[tuple[str, dict[str, Any]]]) -> Placed:
+    """Yield a root for a trace, which may have several root spans, one agent after another, and its spans."""
+    agents = (_TITLE.of(record) for _, record in own if _KIND.of(record) == "agent")
+    first, name = next(agents, None), trace.get("workflow_name")
+    times = {
+        member: choose((record.get(member) for _, record in own), key=nanoseconds)
+        for member, choose in (("started_at", min), ("ended_at", max))
+    }
+    agent = {"type": "agent", "name": first or name or ""}
+    root = {"id": "trace", "trace_id": trace_id, "span_data": agent} | times
+    yield "", without(trace, "object") | root
+    for path, record in own:
+        told = without(record, "object") | {"parent_id": record.get("parent_id") or "trace"}
+        failure = record.get("error")
+        if isinstance(failure, dict) and not failure.get("message"):
+            told["error"] = failure | {"message": True}
+        yield path, told
 
 
 def _is_exported(value: Any) -> bool:
