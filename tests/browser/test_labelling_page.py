@@ -136,14 +136,6 @@ async def test_fifty_traces_are_labelled_by_keyboard_through_a_kill(label, visit
     assert len(here.asked) == 2  # the two starts, and nobody else
 
 
-async def test_the_end_says_what_a_fit_still_needs(label, visit, real_traces):
-    page = (await visit(label(real_traces, count=1).url)).page
-    await press(page, "k", "1 of 1 labelled")
-
-    told = "label more with a larger --count: it needs at least 10 traces to keep and 10 to drop"
-    await expect(page.locator("#end")).to_contain_text(told)
-
-
 async def test_skip_and_undo(label, visit, real_traces, tmp_path):
     page = (await visit(label(real_traces, count=3).url)).page
     first = await shown(page)
@@ -206,12 +198,17 @@ async def test_code_is_shown_as_code(label, visit, real_traces):
     assert await page.locator("#steps pre").all_inner_texts() == ["run(1)", "run(2)"]
 
 
-async def test_the_last_page_gives_the_command_that_uses_the_labels(label, visit, real_traces, tmp_path):
+async def test_the_end_says_what_a_fit_still_needs_and_the_command_that_uses_the_labels(
+    label, visit, real_traces, tmp_path
+):
     page = (await visit(label(real_traces, count=1).url)).page
-    await page.keyboard.press("k")
+    await press(page, "k", "1 of 1 labelled")
 
-    await expect(page.locator("#end")).to_contain_text("The trace is labelled")
-    await expect(page.locator("#end pre")).to_have_text(
+    end = page.locator("#end")
+    await expect(end).to_contain_text("The trace is labelled")
+    told = "label more with a larger --count: it needs at least 10 traces to keep and 10 to drop"
+    await expect(end).to_contain_text(told)
+    await expect(end.locator("pre")).to_have_text(
         f"kp-worker policy evaluate {tmp_path}/traces.jsonl --embedder none --labels {tmp_path}/labels.jsonl"
     )
 
@@ -298,20 +295,26 @@ async def test_only_the_page_itself_reads_and_writes(label, real_traces, tmp_pat
     assert len(labels(tmp_path)) == 1
 
 
-@pytest.mark.parametrize(
-    ("told", "shown"),
-    [
-        ({"ending": "cut_off", "outcome_source": "structural_failure"}, "cut off, judged by nobody"),
-        ({"ending": "answered", "outcome_source": "label"}, "answered, judged by somebody"),
-        ({"ending": {"failed": 1}, "outcome_source": None}, "not told"),
-    ],
-)
-async def test_the_page_says_how_a_run_ended_and_whether_somebody_judged_it(
-    label, visit, real_traces, told, shown
-):
+async def test_the_page_says_how_a_run_ended_and_whether_somebody_judged_it(label, visit, real_traces):
     """But not what they judged, since a judgement that follows another says nothing about it."""
-    trace = json.loads(real_traces[0])
-    trace["metadata"] |= told
-    page = (await visit(label([json.dumps(trace).encode()], count=1).url)).page
+    expected = {
+        "cut off, judged by nobody": {"ending": "cut_off", "outcome_source": "structural_failure"},
+        "answered, judged by somebody": {"ending": "answered", "outcome_source": "label"},
+        "not told": {"ending": {"failed": 1}, "outcome_source": None},
+    }
+    runs = []
+    for text, told in expected.items():
+        run = json.loads(real_traces[0])
+        run["id"] = f"kp:trace:{text}"
+        run["metadata"] |= told
+        runs.append(json.dumps(run).encode())
+    page = (await visit(label(runs, count=3).url)).page
 
-    await expect(page.locator("#about > div", has_text="ending").locator("dd")).to_have_text(shown)
+    found = {}
+    for number in range(3):
+        if number:
+            await page.keyboard.press("s")
+            await expect(page.get_by_role("status")).to_contain_text(f"{number} skipped")
+        ending = page.locator("#about > div", has_text="ending").locator("dd")
+        found[await shown(page)] = await ending.inner_text()
+    assert found == {f"kp:trace:{text}": text for text in expected}
