@@ -84,7 +84,8 @@ async def test_another_user_sees_the_web_port_of_an_assembler(broker, tmp_path):
 
 async def test_another_user_sees_of_the_page_for_labels_only_that_there_is_one(real_traces, tmp_path):
     (traces := tmp_path / "traces.jsonl").write_bytes(real_traces[0])
-    command = ("policy", "label", str(traces), "--output", str(tmp_path / "labels"), "--by", "ann")
+    command = ("policy", "label", str(traces), "--output", str(tmp_path / "labels"))
+    command += ("--by", "ann", "--embedder", "none")
     port = free_ports(1)[0]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "knowledgepulse_worker.cli.entry", *command, "--port", str(port)),

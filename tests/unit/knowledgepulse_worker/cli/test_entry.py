@@ -454,6 +454,7 @@ def test_ctrl_c_that_cuts_work_off_is_status_130(traces, tmp_path):
 
 def test_ctrl_c_is_the_documented_end_of_labelling(traces, tmp_path):
     options = ["--by", "ann", "--output", str(tmp_path / "labels.jsonl"), "--port", str(free_ports(1)[0])]
+    options += ["--embedder", "none"]
     with subprocess.Popen(
         [*KP_WORKER, "policy", "label", str(traces), *options],
         stdout=subprocess.PIPE,
@@ -469,7 +470,12 @@ def test_ctrl_c_is_the_documented_end_of_labelling(traces, tmp_path):
 
 @pytest.mark.parametrize(
     "command",
-    ["score {} --embedder none", "score {} --embedder none --table", "convert {}", "traces list {}"],
+    [
+        "score {} --embedder none",
+        "score {} --embedder none --table",
+        "convert {}",
+        "traces list {} --embedder none",
+    ],
 )
 def test_a_closed_pipe_ends_a_command_quietly_with_status_1(traces, command):
     """As `| head` closes it."""
