@@ -19,9 +19,12 @@ from knowledgepulse_worker.scoring.dimensions import (
     Dimensions,
     Scorable,
     Shape,
+    complexity,
     novelty,
+    outcome_confidence,
     scorable,
     shape_of,
+    tool_diversity,
 )
 from knowledgepulse_worker.scoring.explanation import (
     Explanation,
@@ -93,6 +96,7 @@ __all__ = [
     "VectorCache",
     "apply_overrides",
     "bounded_id",
+    "complexity",
     "content",
     "count_steps",
     "count_trace",
@@ -102,6 +106,7 @@ __all__ = [
     "explain_score",
     "learned_value",
     "novelty",
+    "outcome_confidence",
     "override_effects",
     "overrides_of",
     "quality_score",
@@ -118,6 +123,7 @@ __all__ = [
     "similarity_text",
     "task_of",
     "text_in_parts",
+    "tool_diversity",
     "word_buckets",
     "words_text",
 ]

@@ -41,17 +41,13 @@ class Shape(NamedTuple):
 
     @property
     def complexity(self) -> float:
-        """The variety and length of the reasoning.
-
-        It adds 0.5 times the share of the four step types that occur, 0.3 if the agent recovered from an
-        error, and 0.2 for every 20 steps. Only the sum is capped at 1, not the last term.
-        """
+        """The variety and length of the reasoning; see :func:`complexity`."""
         recovered = 0.3 if self.recoveries else 0.0
         return min(1.0, len(self.types) / 4 * 0.5 + recovered + self.steps / 20 * 0.2)
 
     @property
     def tool_diversity(self) -> float:
-        """The number of distinct tools per step, scaled so that a new tool in every third step gives 1."""
+        """The number of distinct tools per step; see :func:`tool_diversity`."""
         return min(1.0, self.tools / max(1, self.steps) * 3)
 
 
@@ -101,6 +97,15 @@ def shape_of(trace: ReasoningTrace) -> Shape:
     return Shape(len(types), frozenset(types), types.count("error_recovery"), len(tools))
 
 
+def complexity(trace: ReasoningTrace) -> float:
+    """Return the variety and length of the reasoning.
+
+    It adds 0.5 times the share of the four step types that occur, 0.3 if the agent recovered from an error,
+    and 0.2 for every 20 steps. Only the sum is capped at 1, not the last term.
+    """
+    return shape_of(trace).complexity
+
+
 def novelty(similarity: float | None) -> float:
     """Return the distance of the trace from the nearest earlier one.
 
@@ -113,3 +118,13 @@ def novelty(similarity: float | None) -> float:
     if similarity is None:
         return NOVELTY_UNKNOWN
     return min(1.0, max(0.0, 1.0 - similarity))
+
+
+def tool_diversity(trace: ReasoningTrace) -> float:
+    """Return the number of distinct tools per step, scaled so that a new tool in every third step gives 1."""
+    return shape_of(trace).tool_diversity
+
+
+def outcome_confidence(trace: ReasoningTrace) -> float:
+    """Return the confidence in the outcome, times 0.3 if the task failed."""
+    return scorable(trace).outcome_confidence

@@ -12,9 +12,10 @@ from knowledgepulse_worker.policy import DIMENSIONS
 from knowledgepulse_worker.scoring import (
     Dimensions,
     Score,
+    complexity,
     novelty,
-    scorable,
-    shape_of,
+    outcome_confidence,
+    tool_diversity,
 )
 
 STEPS = st.builds(
@@ -39,7 +40,7 @@ MANY_STEPS = st.lists(STEPS, min_size=1, max_size=120)
     ],
 )
 def test_complexity_counts_types_recovery_and_length(make_trace, steps, expected):
-    assert shape_of(make_trace(*steps)).complexity == pytest.approx(expected, abs=1e-12)
+    assert complexity(make_trace(*steps)) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -63,21 +64,21 @@ def test_novelty_is_the_distance_clamped_to_0_and_1(similarity, expected):
     ],
 )
 def test_tool_diversity_counts_distinct_names_for_each_step(make_trace, steps, expected):
-    assert shape_of(make_trace(*steps)).tool_diversity == expected
+    assert tool_diversity(make_trace(*steps)) == expected
 
 
 @given(MANY_STEPS)
 def test_a_new_tool_never_lowers_tool_diversity_and_a_step_without_one_never_raises_it(make_trace, steps):
-    before = shape_of(make_trace(*steps)).tool_diversity
+    before = tool_diversity(make_trace(*steps))
 
-    assert 0 <= shape_of(make_trace(*steps, "thought")).tool_diversity <= before
-    assert before <= shape_of(make_trace(*steps, "tool_call make")).tool_diversity <= 1
+    assert 0 <= tool_diversity(make_trace(*steps, "thought")) <= before
+    assert before <= tool_diversity(make_trace(*steps, "tool_call make")) <= 1
 
 
 @given(st.floats(0, 1))
 def test_failure_leaves_three_tenths_of_the_confidence(make_trace, confidence):
-    succeeded = scorable(make_trace("thought", confidence=confidence, success=True)).outcome_confidence
-    failed = scorable(make_trace("thought", confidence=confidence, success=False)).outcome_confidence
+    succeeded = outcome_confidence(make_trace("thought", confidence=confidence, success=True))
+    failed = outcome_confidence(make_trace("thought", confidence=confidence, success=False))
 
     assert succeeded == confidence
     assert failed == pytest.approx(0.3 * confidence)
