@@ -411,13 +411,14 @@ async def test_a_refusal_by_the_broker_after_a_successful_start_is_retried(
     monkeypatch.setattr(Answering, "error", error)
     async with running(tmp_path, "works(); beat(60)") as here:
         await here.worked()
-        Answering.away = 3
+        Answering.away = many = 10**9
         os.kill(here.starts[-1], signal.SIGKILL)
         async with asyncio.timeout(120):
             while is_in("refused") not in (await here.get("/metrics"))[1]:
                 await asyncio.sleep(0.01)
+        tries, Answering.away = many - Answering.away, 0
         await here.started(2)
-    assert caplog.text.count(f"{error}; trying again") == 3
+    assert caplog.text.count(f"{error}; trying again") == tries > 0
 
 
 async def test_a_stop_ends_the_wait_for_a_broker(tmp_path, monkeypatch):
