@@ -208,7 +208,7 @@ def _valid_scores(
 
 
 @dataclass
-class Ledger:
+class EntryKeys:
     """Assigns the keys of a lane's entries: a new entry takes the key of the oldest.
 
     Args:

@@ -11,7 +11,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, OutputRecord, Position, RawRecord
-from knowledgepulse_worker.lane.ledger import Changelog, Ledger, LedgerContent, valid_content
+from knowledgepulse_worker.lane.ledger import Changelog, EntryKeys, LedgerContent, valid_content
 from knowledgepulse_worker.lane.stages import Completed
 from knowledgepulse_worker.observe.lane_metrics import LaneMetrics
 from knowledgepulse_worker.records.ledger_records import (
@@ -69,7 +69,7 @@ class PartitionLedger:
         self._cache = cache
         self._model = model
         self._metrics = metrics
-        self._keys = Ledger(cache.max_elements)
+        self._keys = EntryKeys(cache.max_elements)
         self._obsolete: list[bytes] = []
 
     async def open(self) -> None:
@@ -93,7 +93,7 @@ class PartitionLedger:
                     decode_vector(entry.vector), id=entry.trace_id, at=entry.timestamp_ms / 1000
                 )
         self.state.scores = RecentScores(content.scores)
-        self._keys = Ledger(cache.max_elements, deque(content.entries))
+        self._keys = EntryKeys(cache.max_elements, deque(content.entries))
         self._obsolete = content.obsolete
 
     def _tell(self, content: LedgerContent) -> None:

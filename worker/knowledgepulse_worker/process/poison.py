@@ -103,8 +103,15 @@ class PoisonSearch:
         self._deaths[location] += 1
         deaths = self._deaths[location]
         where = f"partition {location.partition}, offset {location.offset}"
-        if location in self._dead_letters:
-            self._count_as_dead_letter(location, where, deaths)
+        if location in self._dead_letters and self._skip and deaths >= self._attempts:
+            logger.critical("%s: killed the worker even as a dead letter; it will be skipped", where)
+            self._skipped.add(location)
+        elif location in self._dead_letters:
+            logger.critical(
+                "%s: killed the worker even as a dead letter; limits.skip_poison would skip it "
+                "after %d such deaths",
+                *(where, self._attempts),
+            )
         # It may have been in progress at the death before, too, since it was processed alone.
         elif deaths >= max(1, self._attempts - 1):
             logger.error("%s: killed %d workers; it will become a dead letter", where, deaths + 1)
@@ -113,16 +120,4 @@ class PoisonSearch:
         else:
             logger.warning(
                 "%s: %s died while this record was in progress alone", where, counted(deaths, "worker")
-            )
-
-    def _count_as_dead_letter(self, location: Location, where: str, deaths: int) -> None:
-        if self._skip and deaths >= self._attempts:
-            logger.critical("%s: killed the worker even as a dead letter; it will be skipped", where)
-            self._skipped.add(location)
-        else:
-            logger.critical(
-                "%s: killed the worker even as a dead letter; limits.skip_poison would skip it "
-                "after %d such deaths",
-                where,
-                self._attempts,
             )

@@ -41,8 +41,16 @@ class Committer:
         if not self._session.member.is_member or self._has_failed:
             return False
         self.transaction_began = time.monotonic()
+        outcome: CommitOutcome | None = None
         try:
-            outcome = await self._commit(assignment)
+            prepared = assignment.prepare()
+            # It may take several transactions, and outlive the assignment: all are under its membership.
+            while prepared is not None:
+                positions = {(self._topic, number): at for number, at in prepared.positions.items()}
+                outcome = await self._session.commit(
+                    prepared.records, positions, prepared.alone, assignment.membership
+                )
+                prepared = assignment.settle(prepared, outcome)
         except EXPECTED:
             self._has_failed = True  # the producer begins no other transaction
             raise
@@ -53,17 +61,3 @@ class Committer:
                 "the transaction was aborted, because the group has rebalanced without this worker"
             )
         return isinstance(outcome, Committed)
-
-    async def _commit(self, assignment: Assignment) -> CommitOutcome | None:
-        """Commit, again while brokers refuse records; return how the last transaction ended, if any began.
-
-        It may take several transactions, and outlive the assignment: all are under its membership.
-        """
-        outcome, prepared = None, assignment.prepare()
-        while prepared is not None:
-            positions = {(self._topic, number): position for number, position in prepared.positions.items()}
-            outcome = await self._session.commit(
-                prepared.records, positions, prepared.alone, assignment.membership
-            )
-            prepared = assignment.settle(prepared, outcome)
-        return outcome

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from knowledgepulse_kafka.records import Position
 from knowledgepulse_worker.errors import InputError, LedgerError
-from knowledgepulse_worker.lane.ledger import Changelog, Ledger, valid_content
+from knowledgepulse_worker.lane.ledger import Changelog, EntryKeys, valid_content
 from knowledgepulse_worker.records.ledger_records import (
     ENTRY_VERSION,
     POSITION_KEY,
@@ -64,7 +64,7 @@ def test_a_smaller_max_elements_keeps_the_newest_entries():
 
 def test_a_larger_max_elements_keeps_all_entries_and_new_ones_get_keys_of_their_own():
     content = content_of(*map(scored, range(3)), max_elements=5)
-    ledger = Ledger(5, deque(content.entries))
+    ledger = EntryKeys(5, deque(content.entries))
 
     keys = [ledger.put(scored(offset))[0] for offset in range(3, 6)]
 
