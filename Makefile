@@ -84,13 +84,13 @@ tools: ## install the programs that tests need and pip does not provide: Prometh
 	@tests/tools.sh prometheus chromium curl
 
 .PHONY: bench
-bench: $(VENV)/.reference $(VENV)/quix ## compare the worker with its ceiling and its peers, for 40 minutes; ARGS=--short for 5
+bench: $(VENV)/.reference $(VENV)/quix/.stamp ## compare the worker with its ceiling and its peers, for 40 minutes; ARGS=--short for 5
 	PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
 
 # In an environment of its own: Quix Streams is incompatible with the versions of pydantic that we test with.
-$(VENV)/quix: $(VENV)/.reference tests/bench/peers/quix.txt
-	$(PYTHON) -m venv $@
-	$@/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/bench/peers/quix.txt --editable .
+$(VENV)/quix/.stamp: $(VENV)/.reference tests/bench/peers/quix.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/bench/peers/quix.txt --editable .
 	@touch $@
 
 .PHONY: chaos
@@ -187,13 +187,13 @@ $(OTELCOL): tests/collector/builder.yaml
 	go run go.opentelemetry.io/collector/cmd/builder@v0.155.0 --config $<
 
 # In environments of their own, of 850 MB and 400 MB.
-$(VENV)/phoenix $(VENV)/mlflow: $(VENV)/%: tests/backends/%.txt
-	$(PYTHON) -m venv $@
-	$@/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+$(VENV)/phoenix/.stamp $(VENV)/mlflow/.stamp: $(VENV)/%/.stamp: tests/backends/%.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
 .PHONY: check-backends
-check-backends: $(VENV)/.test $(VENV)/phoenix $(VENV)/mlflow #: check pulls and write-backs with real servers of Phoenix and MLflow
+check-backends: $(VENV)/.test $(VENV)/phoenix/.stamp $(VENV)/mlflow/.stamp #: check pulls and write-backs with real servers of Phoenix and MLflow
 	PHOENIX=$(abspath $(VENV))/phoenix MLFLOW=$(abspath $(VENV))/mlflow $(BIN)/pytest tests/backends/check.py
 
 .PHONY: check-producers
@@ -212,17 +212,17 @@ check-interoperability: $(VENV)/.test #: run what stands beside a worker: schema
 	PYTHONPATH=tests $(BIN)/python -m interoperability $(ARGS)
 
 TRAINERS := $(VENV)/trainers
-TRAINER_ENVIRONMENTS := $(addprefix $(TRAINERS)/,$(basename $(notdir $(wildcard tests/trainers/*.txt))))
+TRAINER_ENVIRONMENTS := $(patsubst tests/trainers/%.txt,$(TRAINERS)/%/.stamp,$(wildcard tests/trainers/*.txt))
 
 .PHONY: check-trainers
 check-trainers: $(VENV)/.test $(TRAINER_ENVIRONMENTS) #: read exported messages with trainers, on the CPU; installs 14 GB
 	PATH=$(abspath $(BIN)):$$PATH TRAINERS=$(abspath $(TRAINERS)) $(BIN)/pytest tests/trainers/check.py
 
 # uv links PyTorch, which they all have, into each of the environments.
-$(TRAINERS)/%: tests/trainers/%.txt | $(VENV)/.test
+$(TRAINERS)/%/.stamp: tests/trainers/%.txt | $(VENV)/.test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
-	$(BIN)/python -m uv venv --quiet --clear --python $(BIN)/python $@
-	$(BIN)/python -m uv pip install --quiet --python $@/bin/python --requirement $<
+	$(BIN)/python -m uv venv --quiet --clear --python $(BIN)/python $(@D)
+	$(BIN)/python -m uv pip install --quiet --python $(@D)/bin/python --requirement $<
 	@touch $@
 
 EXAMPLES := $(abspath $(VENV))/examples

@@ -90,7 +90,7 @@ start() {
   kubectl version
 }
 
-[ -x "$WORK/bin/kube-apiserver" ] || { say "build"; build >"$WORK/build.log" 2>&1 || die "see $WORK/build.log"; }
+[ -x "$WORK/bin/kube-apiserver" ] && [ -x "$WORK/bin/kubectl" ] || { say "build"; build >"$WORK/build.log" 2>&1 || die "see $WORK/build.log"; }
 
 data=$(mktemp -d)
 # Nothing is worth a graceful end, which takes minutes.
