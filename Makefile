@@ -251,6 +251,10 @@ dist: ## build the wheel and the sdist in dist/, install them in an empty enviro
 check-image: #: build the image on a Docker engine, and try it: its version, and its check of a worker beside a broker
 	tests/image.sh
 
+.PHONY: check-release
+check-release: #: run all of these but kafka's other releases, and docs, dist, simulate, fuzz, bench, chaos, for hours; ARGS="helm dist" selects
+	tests/release.sh $(ARGS)
+
 .PHONY: clean
 clean: ## remove the virtual environment and the tools' caches
 	rm -rf $(VENV) *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
