@@ -107,11 +107,11 @@ async def test_a_failed_transaction_ends_the_process_without_a_crash_of_the_app(
     world = await start()
     error = DeliveryError("a transaction took longer than 10 s")
 
-    async def fail(_assignment):
+    async def fail(*_transaction):
         raise error
 
     await world.member.rebalance([0])
-    monkeypatch.setattr(world.source.committer, "_commit", fail)
+    monkeypatch.setattr(world.source.session, "commit", fail)
     world.publish(0, 1)
 
     await world.until(lambda: world.failures)

@@ -194,11 +194,10 @@ class ConversionReport:
 
     def show(self) -> None:
         """Print the totals on standard error, largest losses first."""
-        if self.traces or self.failed:
-            errors.print(
-                f"{counted(self.traces, 'trace')}, {self.with_outcome} with a known outcome; "
-                f"{self.failed} not converted"
-            )
+        errors.print(
+            f"{counted(self.traces, 'trace')}, {self.with_outcome} with a known outcome; "
+            f"{self.failed} not converted"
+        )
         if self.traces and not self.with_domain:
             errors.print("all have the task domain default; `--domain` sets others, such as code")
         for missing, traces in self.unrecorded.items():

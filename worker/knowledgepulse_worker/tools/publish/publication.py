@@ -140,7 +140,7 @@ class Publication:
                 yield lines_of(files, progress)
             else:
                 yield converted(files, self.format_name, self._report, progress, self.options)
-        if self.format_name is not None and not self.is_hook:
+        if not self.is_hook and (self._report.traces or self._report.failed):
             self._report.show()
 
     def _converted(self, files: Iterable[str]) -> list[Document]:
