@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from pathlib import Path
@@ -127,9 +128,16 @@ class Fleet:
         """Return the resident memory of a worker's processes in bytes, with what others share."""
         return sum(process.memory_info().rss for process in tree(worker.process.pid))
 
-    def descriptors(self, worker: Worker) -> int:
-        """Return how many files and connections a worker's processes have open."""
-        return sum(process.num_fds() for process in tree(worker.process.pid))
+    def descriptors(self, worker: Worker) -> tuple[int, int]:
+        """Return the number of a worker's descriptors beside its connections, and of those to one broker.
+
+        Of the brokers, it is the one with most: how many there are depends on which ones lead partitions now.
+        """
+        processes = tree(worker.process.pid)
+        found = [each for process in processes for each in process.net_connections("inet") if each.raddr]
+        to_brokers = Counter(each.raddr for each in found)
+        others = sum(process.num_fds() for process in processes) - len(found)
+        return others, max(to_brokers.values(), default=0)
 
     def peak_memory(self) -> int:
         """Return the highest peak memory of the running processes in bytes."""

@@ -20,12 +20,15 @@ from knowledgepulse_worker.policy import Policy
 from support.streams import Worker
 
 MEMORY = "memory early and at the end, MiB"
-DESCRIPTORS = "open files and connections early and at the end"
+DESCRIPTORS = "descriptors beside connections early and at the end"
+CONNECTIONS = "most connections to a broker early and at the end"
 LEDGER = "entries that compaction would keep"
 GROWTH = 1.05
 """Of the memory at the end to that after ten minutes, at most."""
 ROOM = 20
 """Entries of a partition beside its vectors: its position, and the last scores of each domain."""
+MOST_CONNECTIONS = 10
+"""To a broker: a worker has five clients, each with at most two, one of them to a coordinator."""
 
 _EARLY = 600.0
 """Seconds after which memory and descriptors are noted first; in the short form a third of it all."""
@@ -36,13 +39,14 @@ async def live(trial: Trial, doses: Sequence[float]) -> None:
     (seconds,) = doses
     started = time.monotonic()
     kept, _ = trial.fleet.workers
-    reader = asyncio.create_task(_read(kept))
+    reading = asyncio.Lock()
+    reader = asyncio.create_task(_read(kept, reading))
     trial.tasks.append(reader)
     counts: Counter[str] = Counter()
     early = None
     for name in _turns():
         if early is None and time.monotonic() > started + min(_EARLY, seconds / 3):
-            early = await _at_rest(trial, kept)
+            early = await _at_rest(trial, kept, reading)
         if time.monotonic() > started + seconds:
             break
         trial.say(f"{name}, memory {trial.fleet.resident(kept) >> 20} MiB")
@@ -50,10 +54,11 @@ async def live(trial: Trial, doses: Sequence[float]) -> None:
         await trial.shared()
         counts[name] += 1
     assert early is not None
-    late = await _at_rest(trial, kept, early[1])
+    late = await _at_rest(trial, kept, reading, early[1])
     trial.tasks.remove(reader)
     reader.cancel()
-    trial.notes |= {MEMORY: [early[0], late[0]], DESCRIPTORS: [early[1], late[1]]}
+    for number, name in enumerate((MEMORY, DESCRIPTORS, CONNECTIONS)):
+        trial.notes[name] = [early[number], late[number]]
     trial.notes |= {LEDGER: await _ledger_keys(trial), "minutes": round((time.monotonic() - started) / 60)}
     trial.notes |= counts
 
@@ -63,28 +68,33 @@ def _turns() -> Iterator[str]:
         yield from random.sample(sorted(_FAULTS), len(_FAULTS))
 
 
-async def _at_rest(trial: Trial, worker: Worker, descriptors: int = 0) -> tuple[int, int]:
-    """Return a worker's memory in MiB and its descriptors, while no records come.
+async def _at_rest(
+    trial: Trial, worker: Worker, reading: asyncio.Lock, before: int | None = None
+) -> tuple[int, int, int]:
+    """Return a worker's memory in MiB and its descriptors and connections, while nothing comes or is read.
 
     Args:
-        descriptors: what it had before; connections that are no longer needed are closed within a minute.
+        before: what it had before; what is no longer needed is closed within a minute.
     """
     await trial.paused()
     await trial.until(lambda: not trial.witness.missing, "some records have no output")
-    with suppress(AssertionError):
-        await trial.until(
-            lambda: trial.fleet.descriptors(worker) <= descriptors, "", limit=descriptors and 60
-        )
+    async with reading:
+        with suppress(AssertionError):
+            await trial.until(
+                lambda: before is None or trial.fleet.descriptors(worker)[0] <= before, "", limit=60
+            )
+        found = trial.fleet.resident(worker) >> 20, *trial.fleet.descriptors(worker)
     trial.load.resume()
-    return trial.fleet.resident(worker) >> 20, trial.fleet.descriptors(worker)
+    return found
 
 
-async def _read(worker: Worker) -> None:
+async def _read(worker: Worker, reading: asyncio.Lock) -> None:
     """Read the pages of a worker once a second, as a browser and Prometheus do."""
     for path in itertools.cycle(("/", "/metrics", "/status.json")):
-        with suppress(aiohttp.ClientError, TimeoutError):
-            async with asyncio.timeout(5):
-                await worker.get(path)
+        async with reading:
+            with suppress(aiohttp.ClientError, TimeoutError):
+                async with asyncio.timeout(5):
+                    await worker.get(path)
         await asyncio.sleep(1)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.brokers import Brokers
-from chaos.long_lives import DESCRIPTORS, GROWTH, LEDGER, MEMORY, ROOM
+from chaos.long_lives import CONNECTIONS, DESCRIPTORS, GROWTH, LEDGER, MEMORY, MOST_CONNECTIONS, ROOM
 from chaos.results import Outcome
 from chaos.rows import Row
 from chaos.trial import PARTITIONS, RING, Trial, running_trial
@@ -99,5 +99,6 @@ def judge(row: Row, outcome: Outcome) -> None:
         assert late <= GROWTH * early, outcome
         early, late = outcome.notes[DESCRIPTORS]
         assert late <= early, outcome
+        assert max(outcome.notes[CONNECTIONS]) <= MOST_CONNECTIONS, outcome
         assert outcome.notes[LEDGER] <= PARTITIONS * (RING + ROOM), outcome
     assert outcome.audited, outcome

@@ -245,7 +245,8 @@ class VectorCache:
         norm = np.sqrt(np.add.reduce(np.square(array, dtype=np.float64)))
         if not np.isfinite(norm):
             raise ValueError(NOT_FINITE)
-        return (array / norm).astype(np.float32) if norm > 0 else array
+        # NumPy 1 would divide by a scalar in the array's own precision.
+        return np.divide(array, norm, dtype=np.float64).astype(np.float32) if norm > 0 else array
 
     def _array(self, vector: ArrayLike) -> Vector:
         array = np.asarray(vector, dtype=np.float32)
