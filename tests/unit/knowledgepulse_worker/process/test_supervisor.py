@@ -506,13 +506,15 @@ time.sleep(60)
         await here.started(2)
         verdict = json.loads((await here.get("/readyz"))[1])["verdict"]
         metrics = (await here.get("/metrics"))[1]
+        cautions = tmp_path / "starts.caution"
+        await eventually(lambda: cautions.read_text().count("\n") == 2)
 
     shown = [verdict, *verdict["others"]]
     assert [(each["state"], each["since"]) for each in shown][:1] == [("held_back", 7.0)]
     assert [each["state"] for each in shown][1:] == ["starting"]
     assert is_in("held_back") in metrics
     assert is_in("starting") in metrics
-    first, second = map(json.loads, (tmp_path / "starts.caution").read_text().splitlines())
+    first, second = map(json.loads, cautions.read_text().splitlines())
     assert (first["findings"], second["findings"]) == ([], [HELD_BACK])
 
 
