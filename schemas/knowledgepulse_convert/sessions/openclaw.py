@@ -12,7 +12,7 @@ Compared with: runs of 2026.9.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -65,7 +65,8 @@ _ENTRIES = format_of(pi.FORMAT)
 
 
 def _runs(document: Any) -> Iterator[ir.Run | ConversionError]:
-    lines = iter([document] if isinstance(document, dict) else document)
+    is_one = isinstance(document, dict) or not isinstance(document, Iterable)
+    lines = iter([document] if is_one else document)
     first = next(lines, None)
     if not _is_branch(first):
         yield from _EVENTS.runs(chain([first], lines))

@@ -73,6 +73,7 @@ def outcomes(document, source):
 @example([{"role": "tool", "content": [{"type": ["tool-result"], "toolCallId": "1"}]}], AUTO)
 @example([{"data": {"messages": []}}], AUTO)
 @example([{"lc": 1, "id": [], "kwargs": {}}], AUTO)
+@example(None, "openclaw")
 def test_any_document_gives_valid_traces_or_conversion_errors(document, source):
     for outcome in outcomes(document, source):
         if isinstance(outcome, Conversion):
