@@ -19,6 +19,7 @@ from knowledgepulse_convert.common.reading import (
     as_list,
     as_text,
     count_others,
+    items_of,
     parse_json,
     parse_time,
     text_or_none,
@@ -35,7 +36,7 @@ def _runs(document: Any) -> Iterator[ir.Run]:
     run = ir.Run([])
     if isinstance(document, dict):
         count_others(document, {"results"}, "", run.losses)
-    for number, result in enumerate(unwrap(document, "results")):
+    for number, (_, result) in enumerate(items_of(unwrap(document, "results"))):
         if not _is_result(result):
             run.losses.add_unknown("results[] of another form", result)
             continue

@@ -97,9 +97,9 @@ def _runs(document: Any) -> Iterator[ir.Run | ConversionError]:
                 yield error
 
 
-def _of_row(value: dict[str, Any]) -> Any:
+def _of_row(value: Any) -> Any:
     """Return the trajectory of a row, with what the row has besides."""
-    trajectory = parse_json(value.get(_TRAJECTORY))
+    trajectory = parse_json(value.get(_TRAJECTORY)) if isinstance(value, dict) else None
     if not isinstance(trajectory, dict):
         return value
     others = {name: parse_json(member) for name, member in without(value, *_OF_ROW).items()}

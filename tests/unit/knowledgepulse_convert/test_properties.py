@@ -84,6 +84,14 @@ def test_any_document_gives_valid_traces_or_conversion_errors(document, source):
             assert not str(outcome).startswith("the converter failed: ")
 
 
+@pytest.mark.parametrize("document", [None, True, 1, 1.5, "text", "", [None], [1], ["text"], [[]], [[{}]]])
+def test_every_format_refuses_a_document_that_has_no_object(document):
+    for source in INPUT_FORMATS:
+        for outcome in outcomes(document, source):
+            assert isinstance(outcome, ConversionError)
+            assert not str(outcome).startswith("the converter failed: "), source
+
+
 def test_a_too_deeply_nested_document_is_of_no_source():
     document = []
     for _ in range(DEPTH):
