@@ -38,7 +38,7 @@ from support.scored import published
 from support.traces import made
 
 NOW = int(START.timestamp() * 1000) + 3_600_000
-MAX_REQUESTS = 200
+MAX_REQUESTS = 2000  # a mutation may repeat each of six rows 300 times
 
 
 class AwayError(Exception):
