@@ -78,6 +78,18 @@ def test_tune_and_its_policy_say_by_what_embedder_novelty_was_computed(kp_worker
     assert warning == ""
 
 
+def test_the_name_of_an_embedder_in_a_file_is_cut(kp_worker, scored, tmp_path):
+    long = tmp_path / "long.jsonl"
+    long.write_text(scored.read_text().replace('"embedder": "none"', f'"embedder": "{"x" * 20_000}"'))
+    both = tmp_path / "both.jsonl"
+    both.write_text(scored.read_text() + long.read_text())
+
+    for file in (long, both):
+        result = kp_worker("policy", "tune", file, env={"KP_EMBEDDING__BACKEND": "none"})
+        assert "warning: these scores " in result.stderr
+        assert max(map(len, result.output.splitlines())) < 1_500
+
+
 @pytest.mark.slow
 def test_the_suffix_selects_the_plot_format(kp_worker, scored, tmp_path):
     tuned, evaluated = tmp_path / "tune.png", tmp_path / "evaluate.svg"

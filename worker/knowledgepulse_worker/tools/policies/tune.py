@@ -13,10 +13,11 @@ import numpy as np
 import tomli_w
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.message_text import counted, printable
+from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.policy import DomainPolicy, Policy, places
 from knowledgepulse_worker.scoring import Score, ScoredRecord, scores_under
 from knowledgepulse_worker.settings import EmbeddingSettings
+from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.tools.policies.estimates import Array, Estimate, kth_largest, share
 from knowledgepulse_worker.tools.policies.share_effects import Repeats, SharePassing, repeats, share_passing
 from knowledgepulse_worker.tools.score.offline import embedder_name
@@ -293,8 +294,9 @@ def embedders_of(records: Iterable[ScoredRecord]) -> dict[str, int]:
 
 
 def described(embedders: Mapping[str, int]) -> str:
-    """Return the embedders and their numbers of traces in words; text from files is escaped."""
-    return "; ".join(f"{printable(name)} ({counted(count, 'trace')})" for name, count in embedders.items())
+    """Return the embedders and their numbers of traces in words; text from files is escaped and cut."""
+    texts = (f"{name} ({counted(count, 'trace')})" for name, count in embedders.items())
+    return printable_line("; ".join(texts))
 
 
 def embedder_warning(records: Iterable[ScoredRecord], settings: EmbeddingSettings) -> str | None:
@@ -306,6 +308,6 @@ def embedder_warning(records: Iterable[ScoredRecord], settings: EmbeddingSetting
     if name in (configured, _UNRECORDED_EMBEDDER):
         return None
     return (
-        f"these scores were computed with {printable(name)}, but the settings' embedder is {configured}, "
-        "which gives other scores"
+        f"these scores were computed with {printable_line(name)}, but the settings' embedder is "
+        f"{configured}, which gives other scores"
     )
