@@ -20,7 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CONTRACTS = PROJECT["tool"]["importlinter"]["contracts"]
 
 
-LONGEST_FUNCTION, MOST_METHODS = 45, 20
+LONGEST_FUNCTION, MOST_METHODS = 60, 20
 """The most lines of a function, and methods of a class, in the engine."""
 
 SHARED = {"common", "terminal"}
