@@ -105,8 +105,8 @@ simulate: $(VENV)/.test ## play histories on simulated brokers, on all cores; SE
 
 .PHONY: fuzz
 fuzz: $(VENV)/.test ## try properties on random examples, and commands on mutated files; SECONDS=600 for ten minutes each
-	$(PYTEST) -m 'hypothesis and not reference' --hypothesis-profile search
-	FUZZ_SECONDS=$(SECONDS) $(BIN)/pytest -q tests/unit/test_fuzz.py $(shell grep -rl FUZZ_SECONDS tests/unit/knowledgepulse_*)
+	$(PYTEST) -m 'hypothesis and not reference' --hypothesis-profile search --timeout 1800
+	FUZZ_SECONDS=$(SECONDS) $(BIN)/pytest -q tests/unit/test_fuzz.py $(shell grep -rl --include='*.py' FUZZ_SECONDS tests/unit/knowledgepulse_*)
 
 .PHONY: check
 check: $(addprefix check-,$(or $(NAME),list)) ## run checks outside CI, as NAME=helm; ARGS goes to the check, and without NAME they are listed
