@@ -40,6 +40,8 @@ _ABOUT = words(
 """Words in the names of those that hold none."""
 _PROSE = 3
 """The least words of a text that was asked or said."""
+_LABELS = words("finish_reason id name role type")
+"""The members of messages that remain if their content is not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +220,19 @@ def _contents_besides(span: Span, used: set[str]) -> Iterator[str]:
 
 
 def _is_said(value: Any) -> bool:
-    """Check for a list or an object with something in it, or for prose."""
-    return bool(value) if isinstance(value, dict | list) else len(as_text(value).split()) >= _PROSE
+    """Check for prose, or for a list or an object with something in it beside the labels of messages."""
+    if not isinstance(value, dict | list):
+        return len(as_text(value).split()) >= _PROSE
+    rest: list[Any] = [value]
+    while rest:
+        match rest.pop():
+            case dict() as members:
+                rest += [each for name, each in members.items() if name not in _LABELS]
+            case list() as items:
+                rest += items
+            case leaf if leaf not in (None, ""):
+                return True
+    return False
 
 
 def _count_unmapped(span: Span, used: set[str], losses: Losses) -> None:

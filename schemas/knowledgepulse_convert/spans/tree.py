@@ -589,9 +589,14 @@ def _has_arguments(message: ir.Message) -> bool:
 
 
 def _whole(root: Node, nodes: list[Node]) -> Node:
-    """Return the node that tells what a run returned: OpenLLMetry's span of a graph is below the agent's."""
-    below = (node for node in nodes if node.parent_id == root.id and node.returned is not None)
-    return root if root.event or root.returned else next(below, root)
+    """Return the node that tells what a run returned: OpenLLMetry's span of a graph is below the agent's.
+
+    It is the agent's only one: what a step of a run returned, as smolagents tells it, is no answer.
+    """
+    if root.event or root.returned or not root.agent:
+        return root
+    below = [node for node in nodes if node.parent_id == root.id and (node.event or node.returned)]
+    return below[0] if len(below) == 1 and below[0].returned else root
 
 
 def _returned(node: Node) -> Sequence[ir.Message]:

@@ -58,3 +58,31 @@ def test_an_agent_that_another_hands_over_to_continues_its_run(name, runs):
         chat(6, 5, "812 g."),
     ]
     assert len(traces_of(*spans)) == runs
+
+
+def step(number, parent, returned):
+    """As smolagents has them by OpenInference, which export a run's own span only at its end."""
+    return span(
+        number, parent, openinference__span__kind="CHAIN", **({"output__value": returned} if returned else {})
+    )
+
+
+@pytest.mark.parametrize("is_exported", [False, True])
+def test_what_a_step_returned_is_no_answer_of_a_run_that_was_interrupted_behind_it(is_exported):
+    whole = [agent(1, 0, "baker")] if is_exported else []
+    (trace,) = traces_of(*whole, step(2, 1, "812 g"), chat(3, 2, "I weigh it.", "weigh"), step(4, 1, None))
+    assert (trace.metadata.ending, trace.metadata.success) == ("cut_off", False)
+    assert "812 g" not in [each.content for each in trace.steps]
+
+
+@pytest.mark.parametrize(
+    ("part", "advice"),
+    [({"type": "text"}, "enable content capture"), ({"type": "text", "content": "812 g"}, "may hold some")],
+)
+def test_messages_that_no_reader_knows_are_named_only_if_they_have_content(part, advice):
+    """As Pydantic AI writes them: of a run without content, only their roles and types."""
+    others = json.dumps([{"role": "assistant", "parts": [part], "finish_reason": "stop"}])
+    host = span(1, gen_ai__operation__name="invoke_agent", gen_ai__agent__name="baker", all_messages=others)
+    call = span(2, 1, gen_ai__operation__name="chat")
+    (conversion,) = convert({"resourceSpans": [{"scopeSpans": [{"spans": [host, call]}]}]})
+    assert advice in str(conversion)
