@@ -80,11 +80,16 @@ slowly() { python3 -c '
 import sys, time
 for line in sys.stdin:
     sys.stdout.write(line); sys.stdout.flush(); time.sleep(0.04)'; }
+why_it_waits() {  # a transaction that hangs on the broker, or what the workers say
+  compose exec -T kafka sh -c "java -cp '/opt/kafka/libs/*' org.apache.kafka.tools.TransactionsCommand \\
+    --bootstrap-server kafka:19092 find-hanging --broker-id 1" 2>&1 | tail -5
+  compose logs --tail 20 worker
+}
 audit() {  # waits until nothing waits, or fewer do no more; then nothing may be missing or differ
   local end=$((SECONDS + 400)) waiting= before=
   until [ "$waiting" = 0 ]; do
     [ -z "$waiting" ] || [ "$waiting" = "$before" ] || end=$((SECONDS + 400)) before=$waiting
-    ((SECONDS < end)) || die "still waiting: $waiting"
+    ((SECONDS < end)) || { why_it_waits; die "still waiting: $waiting"; }
     waiting=$(kp audit --json 2>/dev/null | python3 -c 'import json,sys; print(json.load(sys.stdin)["waiting"])' 2>/dev/null) || sleep 2
   done
   kp audit || die "the audit says so"
