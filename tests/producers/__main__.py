@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -44,6 +45,8 @@ def main() -> None:
                 record(producer, run, arguments.output / producer.name / run)
             print(f"{producer.label}: {run}: {verdict.words}", flush=True)
     print("\n" + report.table(verdicts))
+    if any(each.silently_wrong or each.verdict == NOT_INSTALLED for each in verdicts.values()):
+        sys.exit(1)
 
 
 def _arguments() -> argparse.Namespace:
