@@ -82,8 +82,8 @@ for line in sys.stdin:
     sys.stdout.write(line); sys.stdout.flush(); time.sleep(0.04)'; }
 why_it_waits() {  # a transaction that hangs on the broker, or what the workers say
   compose exec -T kafka sh -c "java -cp '/opt/kafka/libs/*' org.apache.kafka.tools.TransactionsCommand \\
-    --bootstrap-server kafka:19092 find-hanging --broker-id 1" 2>&1 | tail -5
-  compose logs --tail 20 worker
+    --bootstrap-server kafka:19092 find-hanging --broker-id 1" 2>&1 | tail -5 || true
+  compose logs --tail 20 worker || true
 }
 audit() {  # waits until nothing waits, or fewer do no more; then nothing may be missing or differ
   local end=$((SECONDS + 400)) waiting= before=
